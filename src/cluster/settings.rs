@@ -1,0 +1,25 @@
+//! What the cluster room needs of the configuration.
+
+use std::net::SocketAddr;
+
+/// Settings of this node's part in the cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterSettings {
+    /// False: a cluster of one, no peer transport is opened.
+    pub enabled: bool,
+    pub node_name: String,
+    /// Where the peer transport listens.
+    pub bind: Option<SocketAddr>,
+    /// `host:port` other nodes reach this one at.
+    pub advertised: String,
+    /// `host:port` of the other nodes (this node's own may be among them).
+    pub seeds: Vec<String>,
+    /// Number of nodes that found the cluster (with static discovery: the listed ones).
+    pub expected_nodes: usize,
+    pub secret: String,
+    pub shards: u16,
+    pub heartbeat_ms: u64,
+    /// Election timeout is drawn from this range, ms.
+    pub election_min_ms: u64,
+    pub election_max_ms: u64,
+}

@@ -1,0 +1,134 @@
+//! The checked settings: what the rest of the program sees. Names follow `config.xml` (spec/hivemq.md 1).
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Everything a node is configured with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub listeners: Vec<ListenerSettings>,
+    pub mqtt: MqttSettings,
+    pub security: SecuritySettings,
+    pub restrictions: RestrictionSettings,
+    pub persistence: PersistenceMode,
+    pub cluster: ClusterSettings,
+    pub addons: AddonSettings,
+    /// HTTP listeners of metrics, health and REST: one server serves all; `None` = off.
+    pub http: Vec<HttpListenerSettings>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListenerSettings {
+    pub kind: ListenerKind,
+    /// `tcp-listener-1883` and so on.
+    pub name: String,
+    pub bind_address: IpAddr,
+    /// 0 = ephemeral.
+    pub port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ListenerKind {
+    Tcp,
+    WebSocket { path: String, subprotocols: Vec<String> },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpListenerSettings {
+    pub name: String,
+    pub bind_address: IpAddr,
+    pub port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct MqttSettings {
+    pub session_expiry_max_s: u32,
+    /// `None` = 4,294,967,296 in the file: no limit.
+    pub message_expiry_max_s: Option<u32>,
+    pub max_packet_size_bytes: u32,
+    pub server_receive_maximum: u16,
+    pub keep_alive_max_s: u16,
+    pub keep_alive_allow_unlimited: bool,
+    pub topic_alias_enabled: bool,
+    pub topic_alias_max_per_client: u16,
+    pub subscription_identifiers: bool,
+    pub wildcard_subscriptions: bool,
+    pub shared_subscriptions: bool,
+    /// 0, 1 or 2.
+    pub max_qos: u8,
+    pub retained_messages: bool,
+    pub max_queue_size: u32,
+    pub discard_oldest: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SecuritySettings {
+    pub allow_empty_client_id: bool,
+    pub payload_format_validation: bool,
+    pub utf8_validation: bool,
+    pub allow_request_problem_information: bool,
+    /// Whether clients without credentials are let in on addresses other than loopback.
+    pub allow_anonymous: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestrictionSettings {
+    /// `None` = unlimited.
+    pub max_connections: Option<u64>,
+    pub max_client_id_length: u16,
+    pub max_topic_length: u16,
+    pub no_connect_idle_timeout_ms: u64,
+    /// Bytes per second, 0 = off.
+    pub incoming_bandwidth_throttling: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PersistenceMode {
+    File,
+    InMemory,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterSettings {
+    pub enabled: bool,
+    pub node_name: String,
+    pub bind_address: IpAddr,
+    pub bind_port: u16,
+    pub external_address: Option<String>,
+    pub external_port: Option<u16>,
+    /// `host:port` of the nodes that found the cluster, this one included.
+    pub static_nodes: Vec<String>,
+    /// Never printed.
+    pub secret: String,
+    /// Fixed when the cluster is founded.
+    pub shards: u16,
+    pub heartbeat_ms: u64,
+    pub election_timeout_min_ms: u64,
+    pub election_timeout_max_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AddonSettings {
+    pub expired: bool,
+    pub dropped: bool,
+    pub dead: bool,
+    pub lifecycle: LifecycleSettings,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LifecycleSettings {
+    pub enabled: bool,
+    pub identifier_username: bool,
+    pub connected: bool,
+    /// Disconnect triggers by initiator.
+    pub client: bool,
+    pub server: bool,
+    pub session_taken_over: bool,
+    pub unspecified: bool,
+}
+
+/// Where the program keeps things; from the command line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Paths {
+    pub data: PathBuf,
+}

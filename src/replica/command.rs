@@ -1,0 +1,164 @@
+//! Commands: what a shard can be asked to do.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use serde::{Deserialize, Serialize};
+
+use super::event::Position;
+use super::ids::{ConnectionRef, Incarnation, NodeId, ShardId};
+use crate::mqtt::packet::{PacketId, SubscriptionOptions};
+use crate::mqtt::{GroupId, Message, QoS, SubscriptionFilter, SubscriptionIds, UserProperties};
+use crate::signal::{ConnectionFacts, DropReason, Initiator};
+
+/// One Raft entry: everything that arrived while the one before was in flight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// Wall clock of the leader, milliseconds; the machine takes the maximum of this and the last one.
+    pub at_ms: u64,
+    pub batches: Vec<Batch>,
+}
+
+/// Commands of one node in the order it submitted them. The machine accepts command `n` of an incarnation only right after
+/// `n - 1`: a resend after a lost leader is recognised (lower: applied already, ignored) and a gap is refused (ignored, the
+/// origin sends again). So a command is applied exactly once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    pub node: NodeId,
+    pub incarnation: Incarnation,
+    /// Sequence number of the first command; the first of an incarnation is 1.
+    pub first_seq: u64,
+    pub commands: Arc<Vec<Command>>,
+}
+
+/// What a shard can be asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// A client connects. Outcome: `Connected` or `Refused`.
+    Connect(Box<ConnectCommand>),
+    /// A connection ended; ignored if `connection` is not the session's current one.
+    Disconnect {
+        client: ByteString,
+        connection: ConnectionRef,
+        initiator: Initiator,
+        reason_code: Option<u8>,
+        /// Whether the Will is to be published (after its delay).
+        will: bool,
+        /// Seconds; `None` keeps what CONNECT said.
+        session_expiry_interval_s: Option<u32>,
+        /// Highest `seq` of the queue handed to the client: entries up to it are resent with DUP.
+        sent_seq: u64,
+    },
+    /// An incarnation of a node is dead: all its connections end (UNSPECIFIED, no reason code), in client id order.
+    /// Later commands of it, and of older incarnations of the node, are ignored.
+    NodeDown { node: NodeId, incarnation: Incarnation },
+    /// Outcome: `Subscribed` with, for each, whether the subscription existed before.
+    Subscribe { client: ByteString, connection: ConnectionRef, subscriptions: Vec<SubscriptionRecord> },
+    /// Outcome: `Unsubscribed`.
+    Unsubscribe { client: ByteString, connection: ConnectionRef, filters: Vec<SubscriptionFilter> },
+    /// Queues one message for sessions and shared subscriptions of this shard. Outcome: `Done`.
+    Enqueue { message: Arc<Message>, targets: Vec<Target> },
+    /// QoS 2 PUBLISH of a session that outlives its connection: stores the identifier and, unless it is a resend, puts the message
+    /// into the outbox, from where every shard takes its part. Outcome: `Received { duplicate }`.
+    /// `dead` says that the publisher's node found no subscription.
+    Receive { client: ByteString, connection: ConnectionRef, packet_id: PacketId, message: Arc<Message>, dead: bool },
+    /// PUBREL: forgets the identifier. Outcome: `Done`.
+    Release { client: ByteString, connection: ConnectionRef, packet_id: PacketId },
+    /// Steps of deliveries from the session's queue; ignored if `connection` is not the current one. Outcome: `Done`.
+    Acknowledge { client: ByteString, connection: ConnectionRef, steps: Vec<(u64, QueueStep)> },
+    /// The same for a shared subscription's queue, proposed by its dispatcher. Outcome: `Done`.
+    AcknowledgeShared { group: GroupId, steps: Vec<(u64, QueueStep)> },
+    /// No session of the cluster subscribes to the group any more: its queue goes. Outcome: `Done`.
+    RemoveGroup { group: GroupId },
+    /// Stores a retained message (an empty payload removes it [MQTT-3.3.1-6]). Outcome: `Done`, or `Refused` with
+    /// `QuotaExceeded` over a limit.
+    Retain { message: Arc<Message> },
+    /// The leader of this shard took part `from..=to` of another shard's outbox (or of its own): queues what matches here.
+    /// Ignored unless `from` is the position stored for that source, so nothing is taken twice. Outcome: `Done`.
+    Take(Box<TakeCommand>),
+    /// All shards have taken the outbox up to here: it is cut. Outcome: `Done`.
+    TrimOutbox { through: Position },
+    /// Something is due by the proposal's time: expired messages and sessions, wills. At most `limit` of them. Outcome: `Done`.
+    Expire { limit: u32 },
+    /// Ends a session at once: a connected client is disconnected with `reason_code`. Outcome: `Done`.
+    RemoveSession { client: ByteString, reason_code: u8, will: bool },
+    /// Ends a connection, keeps the session. Outcome: `Done`.
+    Kick { client: ByteString, reason_code: u8, will: bool },
+}
+
+/// The content of `Command::Connect`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectCommand {
+    pub connection: ConnectionRef,
+    pub clean_start: bool,
+    pub session_expiry_interval_s: u32,
+    pub will: Option<WillRecord>,
+    pub facts: Arc<ConnectionFacts>,
+    pub user_properties: UserProperties,
+    /// Limit of queued QoS 1/2 messages (spec/hivemq.md 2.2), stored with the session.
+    pub queue_limit: u32,
+    pub discard_oldest: bool,
+    /// Whether lifecycle events are wanted (the add-on is on).
+    pub lifecycle: bool,
+}
+
+/// A Will as stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WillRecord {
+    pub message: Arc<Message>,
+    pub delay_interval_s: u32,
+}
+
+/// A subscription as stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionRecord {
+    pub filter: SubscriptionFilter,
+    pub options: SubscriptionOptions,
+    pub identifier: Option<u32>,
+}
+
+/// A receiver of a queued message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Target {
+    /// A session's queue; nothing happens where the session is gone.
+    Session {
+        client: ByteString,
+        qos: QoS,
+        /// RETAIN as it will be sent.
+        retain: bool,
+        subscription_ids: SubscriptionIds,
+        /// Came from a retained message at subscribe time: counted apart (spec/hivemq.md 2.2).
+        retained_origin: bool,
+    },
+    /// A shared subscription's queue, made where it does not exist. Options are the receiving member's.
+    Group { group: GroupId, queue_limit: u32, discard_oldest: bool },
+}
+
+/// A step of a queued delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueueStep {
+    /// PUBACK, PUBCOMP or a failing PUBREC, or sent at QoS 0: the entry goes.
+    Completed,
+    /// PUBREC: the body goes, the entry waits for PUBCOMP.
+    Received,
+    /// Found expired before it was sent: the entry goes, `Expired` is raised.
+    Expired,
+    /// Could not be sent: the entry goes, `Dropped` is raised.
+    Dropped(DropReason),
+}
+
+/// The content of `Command::Take`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TakeCommand {
+    pub source: ShardId,
+    /// The position this shard had taken before.
+    pub from: Position,
+    pub to: Position,
+    /// What matches here, in outbox order.
+    pub enqueue: Vec<(Arc<Message>, Vec<Target>)>,
+    /// Messages with RETAIN whose topic this shard owns.
+    pub retain: Vec<Arc<Message>>,
+    /// Messages to put into this shard's own outbox: what the add-ons re-publish of events nobody subscribes to. Only the source
+    /// shard itself says it (`source` is this shard), so it is said once.
+    pub republish: Vec<Arc<Message>>,
+}

@@ -1,0 +1,95 @@
+//! The `meta` group: members, their addresses and incarnations, and what all nodes must agree on.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{Incarnation, NodeId};
+
+/// A member of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Stable name.
+    pub name: String,
+    /// `host:port` of the peer transport; resolved at each connect.
+    pub address: String,
+    /// The last incarnation that came up, and whether it is alive.
+    pub incarnation: Incarnation,
+    pub alive: bool,
+}
+
+/// What the meta group can be asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MetaCommand {
+    /// A node came up: an older incarnation of it is dead by that. Ignored where the incarnation is not newer.
+    NodeUp { node: NodeId, member: Member },
+    /// Its peers stopped hearing an incarnation. Ignored where it is not the current one.
+    NodeDown { node: NodeId, incarnation: Incarnation },
+    /// A node left for good.
+    NodeRemoved { node: NodeId },
+}
+
+/// What changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetaEvent {
+    Up {
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    /// All connections of the incarnation end.
+    Down {
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    Removed {
+        node: NodeId,
+    },
+}
+
+/// The state of the meta group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct MetaState {
+    pub members: BTreeMap<NodeId, Member>,
+}
+
+impl MetaState {
+    /// Applies one command.
+    pub fn apply(&mut self, command: &MetaCommand) -> Vec<MetaEvent> {
+        match command {
+            MetaCommand::NodeUp { node, member } => self.node_up(*node, member),
+            MetaCommand::NodeDown { node, incarnation } => self.node_down(*node, *incarnation),
+            MetaCommand::NodeRemoved { node } => match self.members.remove(node) {
+                Some(gone) if gone.alive => {
+                    vec![MetaEvent::Down { node: *node, incarnation: gone.incarnation }, MetaEvent::Removed { node: *node }]
+                }
+                Some(_) => vec![MetaEvent::Removed { node: *node }],
+                None => Vec::new(),
+            },
+        }
+    }
+
+    fn node_up(&mut self, node: NodeId, member: &Member) -> Vec<MetaEvent> {
+        let mut events = Vec::new();
+        if let Some(known) = self.members.get(&node) {
+            if known.incarnation >= member.incarnation {
+                return events;
+            }
+            if known.alive {
+                events.push(MetaEvent::Down { node, incarnation: known.incarnation });
+            }
+        }
+        self.members.insert(node, Member { alive: true, ..member.clone() });
+        events.push(MetaEvent::Up { node, incarnation: member.incarnation });
+        events
+    }
+
+    fn node_down(&mut self, node: NodeId, incarnation: Incarnation) -> Vec<MetaEvent> {
+        match self.members.get_mut(&node) {
+            Some(member) if member.alive && member.incarnation == incarnation => {
+                member.alive = false;
+                vec![MetaEvent::Down { node, incarnation }]
+            }
+            _ => Vec::new(),
+        }
+    }
+}

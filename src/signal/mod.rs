@@ -1,0 +1,138 @@
+//! Signals: what happened to a message or a connection that somebody may want to know. Plain data, one list for all.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use serde::{Deserialize, Serialize};
+
+use crate::mqtt::{Message, ProtocolVersion, QoS, UserProperties};
+
+/// Every signal the broker raises.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Signal {
+    Lifecycle(Box<Lifecycle>),
+    Dropped(Dropped),
+    Expired(Expired),
+    Dead(Dead),
+}
+
+/// The receiver that missed a message (spec/hivemq.md 4.2, 4.3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Receiver {
+    Client(ByteString),
+    /// The full shared subscription, `$share/<name>/<filter>`.
+    SharedSubscription(ByteString),
+    /// A QoS 0 message of a shared subscription for which a member was already chosen: both are named.
+    SharedSubscriptionMember {
+        shared_subscription: ByteString,
+        client: ByteString,
+    },
+    /// An edge that consumes, by its id.
+    Consumer(ByteString),
+}
+
+/// A message that a receiver did not get because a limit bit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    pub message: Arc<Message>,
+    /// QoS of the receiver's copy.
+    pub qos: QoS,
+    pub receiver: Receiver,
+    pub reason: DropReason,
+    pub at_ms: u64,
+}
+
+/// Why a message was dropped (spec/hivemq.md 2.1); spelling of `text` is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DropReason {
+    ClientMessageQueueFull,
+    Qos0MemoryExceeded,
+    Qos0ChannelNotWritable,
+    MaximumPacketSizeExceeded,
+    ExtensionPreventedInbound,
+    ExtensionPreventedOutbound,
+    InternalError,
+}
+
+impl DropReason {
+    /// The value of `hmq-drop-reason`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::ClientMessageQueueFull => "Client Message Queue Full",
+            Self::Qos0MemoryExceeded => "QoS 0 Memory Exceeded",
+            Self::Qos0ChannelNotWritable => "QoS 0 Channel Not Writable",
+            Self::MaximumPacketSizeExceeded => "Maximum Packet Size Exceeded",
+            Self::ExtensionPreventedInbound => "Extension Prevented (inbound)",
+            Self::ExtensionPreventedOutbound => "Extension Prevented (outbound)",
+            Self::InternalError => "Internal Error",
+        }
+    }
+}
+
+/// A queued or in-flight message whose Message Expiry Interval passed before a receiver had it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expired {
+    pub message: Arc<Message>,
+    pub qos: QoS,
+    pub receiver: Receiver,
+    pub at_ms: u64,
+}
+
+/// A message that no subscription matched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dead {
+    pub message: Arc<Message>,
+    pub at_ms: u64,
+}
+
+/// A client connected or disconnected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    pub event: LifecycleEvent,
+    pub at_ms: u64,
+    pub facts: Arc<ConnectionFacts>,
+}
+
+/// What happened to the connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LifecycleEvent {
+    Connected { user_properties: UserProperties },
+    Disconnected { initiator: Initiator, reason_code: Option<u8> },
+}
+
+/// Who ended a connection (seed, Table 10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Initiator {
+    Client,
+    Server,
+    SessionTakenOver,
+    Unspecified,
+}
+
+impl Initiator {
+    /// The value of `Disconnect initiator`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Client => "CLIENT",
+            Self::Server => "SERVER",
+            Self::SessionTakenOver => "SESSION_TAKEN_OVER",
+            Self::Unspecified => "UNSPECIFIED",
+        }
+    }
+}
+
+/// What is known of a connection; unknown is `None` and stays out of the event (seed, Table 10).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionFacts {
+    pub client_id: ByteString,
+    pub client_id_assigned: bool,
+    pub client_ip: Option<ByteString>,
+    pub node_ip: Option<ByteString>,
+    pub listener_port: Option<u16>,
+    pub secure: bool,
+    pub protocol: ProtocolVersion,
+    pub username: Option<ByteString>,
+    pub tls_common_name: Option<ByteString>,
+    pub tls_subject_alternative_names: Option<Vec<ByteString>>,
+    pub connected_at_ms: u64,
+}
