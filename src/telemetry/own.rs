@@ -77,7 +77,7 @@ impl OwnMetrics {
         let buckets = prometheus::exponential_buckets(FLUSH_BUCKETS_START_S, FLUSH_BUCKETS_FACTOR, FLUSH_BUCKETS)?;
         let flush = HistogramOpts::new("troupemq_storage_flush_seconds", "Duration of flushes of the Raft log.").buckets(buckets);
         let build = IntGaugeVec::new(Opts::new("troupemq_build_info", "Always 1; the version is the label."), &["version"])?;
-        added(registry, build.clone())?.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        added(registry, build)?.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let failures = Opts::new("troupemq_submit_failures_total", "Commands to a shard that had no outcome, by cause.");
         let metrics = Self {
             storage_flush_seconds: added(registry, Histogram::with_opts(flush)?)?,
