@@ -19,7 +19,7 @@ use crate::mqtt::codec;
 use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
 use crate::replica::{ConnectionRef, ShardId};
 use crate::session::{Effect, Machine};
-use crate::signal::ConnectionFacts;
+use crate::signal::{ConnectionFacts, Initiator};
 
 use super::clock;
 use super::hub::{ClientMail, Local};
@@ -83,7 +83,10 @@ pub struct Client {
     gone: bool,
     /// The node stops: connections end as UNSPECIFIED (spec/hivemq.md 10.1).
     stopping: bool,
-    ended: bool,
+    /// How the connection ended, for the metrics.
+    ended: (Initiator, Option<ReasonCode>),
+    /// Counted as a connection: its CONNECT was accepted.
+    counted: bool,
     timer_ms: u64,
 }
 
@@ -115,11 +118,11 @@ impl Client {
             closing: false,
             gone: false,
             stopping: false,
-            ended: false,
+            ended: (Initiator::Unspecified, None),
+            counted: false,
             timer_ms: 0,
         };
         let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        node.metrics.connections_opened();
         let address = client.start();
         let mail: ClientMail = Mail::new(inbox, address);
         local.insert(connection.connection, mail.clone());
@@ -130,7 +133,7 @@ impl Client {
 
     /// Bytes arrived: takes whole packets out of them.
     fn on_bytes(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
-        self.local.node().metrics.bytes_read(bytes.len());
+        self.local.node().metrics.transferred(bytes.len(), 0);
         self.machine.handle_bytes(clock::now());
         if self.partial.is_empty() {
             let used = self.on_slice(bytes, ctx);
@@ -189,7 +192,7 @@ impl Client {
         let now = clock::now();
         match codec::decode(frame, packet.clone(), self.machine.protocol()) {
             Ok(decoded) => {
-                self.local.node().metrics.packet_received(&decoded);
+                self.local.node().metrics.received(&decoded);
                 let assigned = || effects::assigned_client_id(self.connection);
                 self.machine.handle_packet(decoded, &assigned, now, &mut self.effects);
                 self.run_effects(ctx);
@@ -232,6 +235,11 @@ impl Client {
             }
             ClientItem::Close { reason_code, tell_shard } => {
                 self.stopping = reason_code == ReasonCode::ServerShuttingDown;
+                if reason_code == ReasonCode::SessionTakenOver {
+                    self.ended = (Initiator::SessionTakenOver, Some(reason_code));
+                } else if !tell_shard {
+                    self.ended = (Initiator::Server, Some(reason_code));
+                }
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }
             ClientItem::Timeout => {
@@ -277,7 +285,7 @@ impl Client {
     /// Appends a packet to what is to be written.
     fn write(&mut self, packet: &Packet) {
         let version = self.machine.protocol().unwrap_or(ProtocolVersion::V5);
-        self.local.node().metrics.packet_sent(packet);
+        self.local.node().metrics.sent(packet);
         codec::encode(packet, version, &mut self.out);
         if self.writable && self.out.len() > HIGH_WATER_BYTES {
             self.set_writable(false);
@@ -286,7 +294,8 @@ impl Client {
 
     fn set_writable(&mut self, writable: bool) {
         self.writable = writable;
-        self.local.node().metrics.not_writable(!writable);
+        let gauge = &self.local.node().metrics.hivemq.not_writable_current;
+        if writable { gauge.dec() } else { gauge.inc() }
         if let Some(queue) = self.local.existing_queue(self.connection.connection) {
             queue.post(QueueItem::Writable(writable));
         }
@@ -329,9 +338,11 @@ impl Actor for Client {
         let node = self.local.node();
         self.local.remove(self.connection.connection);
         node.connections.fetch_sub(1, Ordering::Relaxed);
-        node.metrics.connection_closed(self.ended);
+        if self.counted {
+            node.metrics.connection_closed(self.ended.0, self.ended.1);
+        }
         if !self.writable {
-            node.metrics.not_writable(false);
+            node.metrics.hivemq.not_writable_current.dec();
         }
         for (group, seq) in self.shared.drain(..) {
             shared_subscription::report(node, group, vec![(seq, false)]);

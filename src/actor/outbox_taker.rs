@@ -161,7 +161,6 @@ impl OutboxTaker {
             }
         }
         if source == self.shard && !matches.any && !dead_known {
-            self.node.metrics.without_matching_subscribers();
             let dead = Signal::Dead(Dead { message: Arc::clone(&message), at_ms: now_ms });
             command.republish.extend(self.render(&dead, now_ms, true));
         }

@@ -54,10 +54,9 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
     }
     hand_to_hubs(node, message, plan.local);
     for peer in plan.nodes {
-        send_to_node(cluster, peer, PeerMessage::Publish { message: Arc::clone(message) });
+        send_to_node(node, cluster, peer, PeerMessage::Publish { message: Arc::clone(message) });
     }
     if !matches.any {
-        node.metrics.without_matching_subscribers();
         node.signals.dead(message, clock::wall_ms());
     }
     if stored.is_empty() {
@@ -83,7 +82,6 @@ pub fn receive(
         Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
     let submitted = cluster.submit(node.shard_of(client), command);
     if dead {
-        node.metrics.without_matching_subscribers();
         node.signals.dead(message, clock::wall_ms());
     }
     Published::Stored(Box::pin(async move { submitted.await.map(|_| code) }))
@@ -122,7 +120,7 @@ pub fn deliver_to_member(node: &Node, message: &Arc<Message>, found: &GroupMatch
             retain,
             subscription_ids,
         };
-        send_to_node(cluster, connection.0, shared);
+        send_to_node(node, cluster, connection.0, shared);
     }
 }
 
@@ -214,8 +212,9 @@ fn hand_to_hubs(node: &Node, message: &Arc<Message>, local: SmallVec<[(usize, Ve
     }
 }
 
-fn send_to_node(cluster: &Cluster, peer: NodeId, message: PeerMessage) {
+fn send_to_node(node: &Node, cluster: &Cluster, peer: NodeId, message: PeerMessage) {
     if !cluster.send(peer, message) {
+        node.metrics.own.peer_messages_lost_total.inc();
         tracing::debug!(peer, "a message for clients of another node is lost: the link is down or full");
     }
 }

@@ -13,6 +13,7 @@ mod lifecycle;
 mod namespace;
 mod render;
 mod settings;
+pub mod supervisor;
 
 pub use counters::on_enqueued;
 pub use render::{Count, Rendered, Skipped, dead, record, render};

@@ -142,6 +142,8 @@ impl Client {
         self.machine.handle_registered(outcome, clock::now(), &mut self.effects);
         self.run_effects(ctx);
         if connected {
+            self.counted = true;
+            self.local.node().metrics.connection_opened();
             let grant = Grant {
                 client: identity.client,
                 shard: identity.shard,
@@ -330,10 +332,7 @@ impl Client {
     }
 
     fn end(&mut self, end: End) {
-        self.ended = end.reason_code.is_some();
-        if end.reason_code == Some(ReasonCode::KeepAliveTimeout) {
-            self.local.node().metrics.keep_alive_disconnect();
-        }
+        self.ended = (end.initiator, end.reason_code);
         self.propose_end(end);
     }
 

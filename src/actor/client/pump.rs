@@ -71,7 +71,7 @@ impl Pump {
             match client.transport.poll_write(cx, &client.out) {
                 Poll::Ready(Ok(0)) => return false,
                 Poll::Ready(Ok(count)) => {
-                    client.local.node().metrics.bytes_written(count);
+                    client.local.node().metrics.transferred(0, count);
                     client.out.advance(count);
                 }
                 Poll::Ready(Err(error)) => {
