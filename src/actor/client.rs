@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use bytestring::ByteString;
 
 use crate::mqtt::codec;
-use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
+use crate::mqtt::{Delivery, Packet, ProtocolVersion, QoS, ReasonCode, Source};
 use crate::replica::{ConnectionRef, ShardId};
 use crate::session::{Effect, Machine};
 use crate::signal::{ConnectionFacts, Initiator};
@@ -25,19 +25,18 @@ use super::clock;
 use super::hub::{ClientMail, Local};
 use super::inbox::{Inbox, Mail, Wake};
 use super::queue::QueueItem;
-use super::shared_subscription;
 use super::transport::{Accepted, Transport};
 
 /// Unsent bytes above which a socket counts as not writable, and below which it is writable again (spec/hivemq.md 2.4).
 const HIGH_WATER_BYTES: usize = 65_536;
 const LOW_WATER_BYTES: usize = 32_768;
+/// Packets up to this size are copied out of a buffer that holds several.
+const COPY_BYTES_MAX: usize = 65_536;
 
 /// What a client is told by its hub and its queue.
 #[derive(Debug)]
 pub enum ClientItem {
     Deliver(Box<Delivery>),
-    /// An entry of a shared subscription.
-    Dispatch(Box<Delivery>),
     /// PUBREC of this entry was stored on an earlier connection.
     ResumeRelease { seq: u64 },
     Close { reason_code: ReasonCode, tell_shard: bool },
@@ -69,8 +68,6 @@ pub struct Client {
     out: BytesMut,
     /// Deliveries that came while the send quota was used up (by shared subscriptions), in order.
     held: VecDeque<Delivery>,
-    /// Entries of shared subscriptions handed to this client and not done with.
-    shared: Vec<(GroupId, u64)>,
     /// Highest position of the replicated queue handed to the client.
     sent_seq: u64,
     /// Steps of replicated deliveries gathered in this turn.
@@ -110,7 +107,6 @@ impl Client {
             partial: BytesMut::new(),
             out: BytesMut::new(),
             held: VecDeque::new(),
-            shared: Vec::new(),
             sent_seq: 0,
             steps: Vec::new(),
             completed: 0,
@@ -172,7 +168,15 @@ impl Client {
         while !self.closing && self.machine.wants_input() && !self.partial.is_empty() {
             match codec::frame(&self.partial, self.machine.max_packet_size_bytes()) {
                 Ok(Some(frame)) if self.partial.len() >= frame.total_len() => {
-                    let packet = self.partial.split_to(frame.total_len()).freeze();
+                    let total = frame.total_len();
+                // A slice would pin the whole buffer for as long as a topic or a client id of this packet lives.
+                let packet = if total <= COPY_BYTES_MAX {
+                    let copy = bytes::Bytes::copy_from_slice(self.partial.get(..total).unwrap_or_default());
+                    self.partial.advance(total);
+                    copy
+                } else {
+                    self.partial.split_to(total).freeze()
+                };
                     self.on_packet(frame, packet, ctx);
                 }
                 Ok(_) => break,
@@ -223,12 +227,6 @@ impl Client {
         let now = clock::now();
         match item {
             ClientItem::Deliver(delivery) => self.deliver(*delivery),
-            ClientItem::Dispatch(delivery) => {
-                if let Source::Share { group, seq } = &delivery.source {
-                    self.shared.push((group.clone(), *seq));
-                }
-                self.deliver(*delivery);
-            }
             ClientItem::ResumeRelease { seq } => {
                 self.sent_seq = self.sent_seq.max(seq);
                 self.machine.resume_release(seq, now, &mut self.effects);
@@ -343,9 +341,6 @@ impl Actor for Client {
         }
         if !self.writable {
             node.metrics.hivemq.not_writable_current.dec();
-        }
-        for (group, seq) in self.shared.drain(..) {
-            shared_subscription::report(node, group, vec![(seq, false)]);
         }
     }
 }

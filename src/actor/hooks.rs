@@ -63,18 +63,20 @@ impl Hooks for NodeHooks {
                     None => tracing::trace!(%client, "the chosen member of a shared subscription is gone"),
                 }
             }
-            PeerMessage::Dispatch { group, seq, message, qos, retain, subscription_ids, dup, client, connection } => {
+            PeerMessage::Dispatch { group, seq, message, qos, retain, subscription_ids, dup, connection, .. } => {
                 if !self.0.is_local(triple(connection)) {
-                    shared_subscription::report(&self.0, group, vec![(seq, false)]);
-                    return;
+                    return; // an earlier incarnation's: its end reaches the dispatcher through the routing table
                 }
                 let source = Source::Share { group, seq };
                 let delivery = Box::new(Delivery { message, qos, retain, subscription_ids, dup, source });
                 if let Some(hub) = self.0.hub_of(connection.connection) {
-                    hub.post(HubItem::Dispatch { connection: connection.connection, client, delivery });
+                    hub.post(HubItem::Dispatch { connection: connection.connection, delivery });
                 }
             }
-            PeerMessage::DispatchDone { group, entries } => shared_subscription::done(&self.0, group, entries),
+            PeerMessage::DispatchDone { group, entries } => {
+                let seqs = entries.into_iter().filter(|(_, completed)| *completed).map(|(seq, _)| seq).collect();
+                shared_subscription::done(&self.0, &group, seqs);
+            }
             other => tracing::warn!(from, ?other, "a peer message the cluster room should have taken"),
         }
     }

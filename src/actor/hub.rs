@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler};
 use ahash::AHashMap;
-use bytestring::ByteString;
+
 
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::ShardId;
@@ -47,7 +47,7 @@ pub enum HubItem {
     /// One delivery for one connection, through its queue.
     Enqueue { connection: u64, delivery: Box<Delivery> },
     /// An entry of a shared subscription, straight to the connection that was chosen.
-    Dispatch { connection: u64, client: ByteString, delivery: Box<Delivery> },
+    Dispatch { connection: u64, delivery: Box<Delivery> },
     /// The connection's replicated queue has new entries.
     Queued { connection: u64 },
     /// The shard ended the connection.
@@ -187,7 +187,12 @@ impl Hub {
                     queue.post(QueueItem::Push { delivery, retained: false });
                 }
             }
-            HubItem::Dispatch { connection, client, delivery } => self.dispatch(connection, client, delivery),
+            HubItem::Dispatch { connection, delivery } => {
+                // For a connection that is gone nothing is to be done: its end reaches the dispatcher through the routing table.
+                if let Some(mail) = self.local.mail(connection) {
+                    mail.post(ClientItem::Deliver(delivery));
+                }
+            }
             HubItem::Queued { connection } => {
                 if let Some(queue) = self.local.queue(connection) {
                     queue.post(QueueItem::Queued);
@@ -223,17 +228,6 @@ impl Hub {
         }
     }
 
-    fn dispatch(&self, connection: u64, client: ByteString, delivery: Box<Delivery>) {
-        match self.local.mail(connection) {
-            Some(mail) => mail.post(ClientItem::Dispatch(delivery)),
-            None => {
-                tracing::trace!(%client, "a chosen member is gone, its entry goes back");
-                if let Source::Share { group, seq } = delivery.source {
-                    super::shared_subscription::report(self.local.node(), group, vec![(seq, false)]);
-                }
-            }
-        }
-    }
 }
 
 impl Actor for Hub {

@@ -119,29 +119,32 @@ pub fn leadership(node: &Arc<Node>, shard: ShardId, leads: bool) {
     }
 }
 
-/// A member of this node is done with entries: tells the dispatcher, wherever it is.
-pub fn report(node: &Arc<Node>, group: GroupId, entries: Vec<(u64, bool)>) {
+/// A member of this node is done with an entry: tells the dispatcher, wherever it is.
+pub fn report(node: &Node, group: &GroupId, seq: u64) {
     let Some(cluster) = node.cluster() else { return };
     let shard = node.shard_of(&group.full());
-    match cluster.leader(shard) {
-        Some(leader) if leader == cluster.node() => done(node, group, entries),
-        Some(leader) if cluster.send(leader, PeerMessage::DispatchDone { group: group.clone(), entries: entries.clone() }) => {}
-        // No leader in reach: what was finished is still stored, when there is one; the rest the new leader offers again anyway.
-        _ => store_done(node, &group, &entries),
+    let reached = match cluster.leader(shard) {
+        Some(leader) if leader == cluster.node() => {
+            done(node, group, vec![seq]);
+            true
+        }
+        Some(leader) => {
+            cluster.send(leader, PeerMessage::DispatchDone { group: group.clone(), entries: vec![(seq, true)] })
+        }
+        None => false,
+    };
+    if !reached {
+        // No leader in reach: what was finished is still stored, when there is one.
+        submit_steps(node, group, vec![(seq, QueueStep::Completed)]);
     }
 }
 
 /// Entries are done with: for the dispatcher of this node.
-pub fn done(node: &Arc<Node>, group: GroupId, entries: Vec<(u64, bool)>) {
-    match node.groups.get(&group) {
-        Some(mail) => mail.post(GroupItem::Done(entries)),
-        None => store_done(node, &group, &entries),
+pub fn done(node: &Node, group: &GroupId, seqs: Vec<u64>) {
+    match node.groups.get(group) {
+        Some(mail) => mail.post(GroupItem::Done(seqs)),
+        None => submit_steps(node, group, seqs.into_iter().map(|seq| (seq, QueueStep::Completed)).collect()),
     }
-}
-
-fn store_done(node: &Node, group: &GroupId, entries: &[(u64, bool)]) {
-    let steps: Vec<_> = entries.iter().filter(|(_, ok)| *ok).map(|(seq, _)| (*seq, QueueStep::Completed)).collect();
-    submit_steps(node, group, steps);
 }
 
 fn submit_steps(node: &Node, group: &GroupId, steps: Vec<(u64, QueueStep)>) {
@@ -284,18 +287,12 @@ impl SharedSubscription {
         submit_steps(&self.node, &self.group, vec![(seq, step)]);
     }
 
-    fn entries_done(&mut self, entries: Vec<(u64, bool)>) {
-        let mut steps = Vec::new();
-        for (seq, completed) in entries {
-            if completed {
-                self.dispatcher.done(seq);
-                self.entries.remove(&seq);
-                steps.push((seq, QueueStep::Completed));
-            } else {
-                self.dispatcher.give_back(seq);
-            }
+    fn entries_done(&mut self, seqs: &[u64]) {
+        for seq in seqs {
+            self.dispatcher.done(*seq);
+            self.entries.remove(seq);
         }
-        submit_steps(&self.node, &self.group, steps);
+        submit_steps(&self.node, &self.group, seqs.iter().map(|seq| (*seq, QueueStep::Completed)).collect());
     }
 }
 
@@ -321,7 +318,7 @@ impl Handler<Wake> for SharedSubscription {
             }
         }
         self.batch = batch;
-        self.entries_done(completed);
+        self.entries_done(&completed);
         self.look(ctx);
     }
 }

@@ -262,9 +262,8 @@ impl Client {
         }
     }
 
-    fn shared_done(&mut self, group: crate::mqtt::GroupId, seq: u64) {
-        self.shared.retain(|(g, s)| !(*s == seq && *g == group));
-        shared_subscription::report(self.local.node(), group, vec![(seq, true)]);
+    fn shared_done(&self, group: crate::mqtt::GroupId, seq: u64) {
+        shared_subscription::report(self.local.node(), &group, seq);
     }
 
     fn not_delivered(&mut self, delivery: &Delivery, step: QueueStep) {
