@@ -13,6 +13,9 @@ use ahash::RandomState;
 /// Elements up to which a set is a vector.
 const FEW_MAX: usize = 32;
 
+/// Elements by which a vector grows.
+const FEW_STEP: usize = 4;
+
 /// A hash set that fell to this many elements becomes a vector again; apart from `FEW_MAX` so that a set does not flutter.
 const FEW_AGAIN: usize = 16;
 
@@ -66,6 +69,10 @@ impl<T: Eq + Hash> SmallSet<T> {
                     return Some(mem::replace(known, element));
                 }
                 if list.len() < FEW_MAX {
+                    if list.len() == list.capacity() {
+                        // Doubling would leave a third of all memory unused.
+                        list.reserve_exact(FEW_STEP);
+                    }
                     list.push(element);
                     return None;
                 }

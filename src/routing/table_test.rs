@@ -266,6 +266,27 @@ fn a_table_is_whole_after_many_threads_changed_and_read_it() {
     assert_no_garbage(&table);
 }
 
+#[test]
+fn a_trie_that_lost_most_of_its_filters_gives_memory_back_and_keeps_the_others() {
+    let table = Table::new();
+    for n in 0..5000 {
+        subscribe(&table, &format!("c{n}"), &format!("a/{n}/+"), 1, None);
+        subscribe(&table, &format!("c{n}"), &format!("a/+/{n}/#"), 1, None);
+    }
+    for n in (0..5000).filter(|n| n % 50 != 0) {
+        table.remove_client(&format!("c{n}").into());
+    }
+    assert!(table.wildcards.read().allocated() < 5000);
+    assert_eq!(table.wildcards.read().len(), 200);
+    for n in 0..5000 {
+        let own = usize::from(n % 50 == 0);
+        assert_eq!(receivers(&table, &format!("a/{n}/x")).len(), own);
+        assert_eq!(receivers(&table, &format!("a/x/{n}")).len(), own);
+        table.remove_client(&format!("c{n}").into());
+    }
+    assert_no_garbage(&table);
+}
+
 fn assert_no_garbage(table: &Table) {
     assert_eq!((table.client_count(), table.subscription_count()), (0, 0));
     assert_eq!(table.exact.parts.iter().map(|part| part.read().len()).sum::<usize>(), 0);

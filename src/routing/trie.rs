@@ -1,7 +1,8 @@
 //! Filters with wildcards, a node for each level.
 //!
 //! Nodes live in one vector and name each other by number: a filter may have 65,535 levels, and neither matching, removing nor
-//! dropping may recurse over them. Freed nodes are used again; an empty trie holds none.
+//! dropping may recurse over them. Freed nodes are used again, and given up when they
+//! are most of all.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
@@ -77,6 +78,9 @@ impl Default for Trie {
 }
 
 impl Trie {
+    /// Free nodes that are kept whatever their share.
+    const FREE_KEPT: usize = 1024;
+
     /// Number of filters.
     pub(super) fn len(&self) -> usize {
         self.filters
@@ -129,30 +133,23 @@ impl Trie {
 
     /// The filter, made where it is not known.
     pub(super) fn entry(&mut self, filter: &str) -> &mut Terminal {
-        let (levels, is_hash) = levels(filter);
-        let mut at = ROOT;
-        for level in levels {
-            at = self.child_or_new(at, level);
-        }
-        let node = &mut self.nodes[at as usize];
-        let slot = if is_hash { &mut node.hash } else { &mut node.here };
-        slot.get_or_insert_with(|| {
-            self.filters += 1;
+        let at = self.path_to(filter);
+        let made = &mut self.filters;
+        self.nodes[at as usize].slot(filter).get_or_insert_with(|| {
+            *made += 1;
             Box::new(Terminal { filter: filter.into(), node: FilterNode::default() })
         })
     }
 
     /// Changes a filter, and takes it out with all nodes that served it alone if nothing is left of it.
     pub(super) fn change<R>(&mut self, filter: &str, change: impl FnOnce(&mut FilterNode) -> R) -> Option<R> {
-        let (levels, is_hash) = levels(filter);
         let mut path: SmallVec<[(u32, &str); 32]> = SmallVec::new();
         let mut at = ROOT;
-        for level in levels {
+        for level in levels(filter).0 {
             path.push((at, level));
             at = self.child(at, level)?;
         }
-        let node = &mut self.nodes[at as usize];
-        let slot = if is_hash { &mut node.hash } else { &mut node.here };
+        let slot = self.nodes[at as usize].slot(filter);
         let terminal = slot.as_mut()?;
         let result = change(&mut terminal.node);
         if !terminal.node.is_empty() {
@@ -160,10 +157,6 @@ impl Trie {
         }
         *slot = None;
         self.filters -= 1;
-        if self.filters == 0 {
-            *self = Self::default();
-            return Some(result);
-        }
         while let Some((parent, level)) = path.pop()
             && self.node(at).is_bare()
         {
@@ -172,6 +165,10 @@ impl Trie {
             self.free.push(at);
             at = parent;
         }
+        let most_are_free = self.free.len() > Self::FREE_KEPT && self.free.len() / 4 * 5 > self.nodes.len();
+        if most_are_free || self.filters == 0 {
+            self.rebuild();
+        }
         Some(result)
     }
 
@@ -179,6 +176,31 @@ impl Trie {
     #[cfg(test)]
     pub(super) fn node_count(&self) -> usize {
         self.nodes.len() - 1 - self.free.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn allocated(&self) -> usize {
+        self.nodes.capacity()
+    }
+
+    /// Puts the filters into a new vector of nodes, since most nodes of this one are free.
+    fn rebuild(&mut self) {
+        let old = std::mem::take(self);
+        self.filters = old.filters;
+        for terminal in old.nodes.into_iter().flat_map(|node| [node.here, node.hash]).flatten() {
+            let filter = Arc::clone(&terminal.filter);
+            let at = self.path_to(&filter);
+            *self.nodes[at as usize].slot(&filter) = Some(terminal);
+        }
+    }
+
+    /// The node at which a filter is kept, made with those above it.
+    fn path_to(&mut self, filter: &str) -> u32 {
+        let mut at = ROOT;
+        for level in levels(filter).0 {
+            at = self.child_or_new(at, level);
+        }
+        at
     }
 
     fn node(&self, at: u32) -> &Node {
@@ -231,6 +253,11 @@ impl Default for Node {
 }
 
 impl Node {
+    /// Where a filter is kept whose levels (without a last `#`) lead to this node.
+    fn slot(&mut self, filter: &str) -> &mut Option<Box<Terminal>> {
+        if levels(filter).1 { &mut self.hash } else { &mut self.here }
+    }
+
     fn is_bare(&self) -> bool {
         self.children.is_empty() && self.plus == NIL && self.here.is_none() && self.hash.is_none()
     }
