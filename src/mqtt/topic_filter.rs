@@ -107,8 +107,8 @@ pub fn matches(filter: &str, topic: &str) -> bool {
 /// Whether every topic that matches `requested_filter` also matches `permission_filter`, both valid filters without share: so a
 /// permission for the one allows a subscription to the other.
 pub fn covers(permission_filter: &str, requested_filter: &str) -> bool {
-    // A topic has at least one level, so these two match the same topics.
-    if permission_filter == "+/#" && requested_filter == "#" {
+    // A `#` stands for its parent level too, except here, where the parent would be an empty topic: so the `+` asks for nothing more.
+    if matches!((permission_filter, requested_filter), ("+/#", "#") | ("/+/#" | "+/+/#", "/#")) {
         return true;
     }
     // [MQTT-4.7.2-1]

@@ -108,7 +108,7 @@ pub fn decode(frame: Frame, packet: Bytes, version: Option<ProtocolVersion>) -> 
             // [MQTT-3.1.0-1]
             None => return Err(DecodeError::Protocol("first packet is not CONNECT")),
             Some(ProtocolVersion::V5) => v5::read(packet_type, flags, &mut reader)?,
-            Some(ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1) => v3_1_1::read(packet_type, flags, &mut reader)?,
+            Some(version) => v3_1_1::read(packet_type, flags, version, &mut reader)?,
         }
     };
     reader.finish()?;

@@ -31,9 +31,9 @@ pub(super) fn has(packet: &Packet) -> bool {
 }
 
 /// Reads the body of any packet but CONNECT.
-pub(super) fn read(packet_type: u8, flags: u8, reader: &mut Reader) -> Result<Packet, DecodeError> {
+pub(super) fn read(packet_type: u8, flags: u8, version: ProtocolVersion, reader: &mut Reader) -> Result<Packet, DecodeError> {
     Ok(match packet_type {
-        ty::CONNACK => Packet::Connack(Box::new(read_connack(reader)?)),
+        ty::CONNACK => Packet::Connack(Box::new(read_connack(version, reader)?)),
         ty::PUBLISH => Packet::Publish(Box::new(read_publish(flags, reader)?)),
         ty::PUBACK => Packet::Puback(read_ack(reader)?),
         ty::PUBREC => Packet::Pubrec(read_ack(reader)?),
@@ -88,8 +88,10 @@ pub(super) fn write<S: Sink>(packet: &Packet, version: ProtocolVersion, out: &mu
     }
 }
 
-fn read_connack(reader: &mut Reader) -> Result<Connack, DecodeError> {
-    let flags = reader.u8()?;
+fn read_connack(version: ProtocolVersion, reader: &mut Reader) -> Result<Connack, DecodeError> {
+    // MQTT 3.1 has a reserved byte where 3.1.1 put Session Present.
+    let byte = reader.u8()?;
+    let flags = if version == ProtocolVersion::V3_1 { 0 } else { byte };
     if flags > 1 {
         return Err(DecodeError::Malformed("reserved connect acknowledge flags"));
     }
@@ -102,7 +104,7 @@ fn read_connack(reader: &mut Reader) -> Result<Connack, DecodeError> {
 }
 
 fn write_connack<S: Sink>(connack: &Connack, version: ProtocolVersion, out: &mut S) {
-    // MQTT 3.1 has a reserved byte where 3.1.1 put Session Present [MQTT-3.2.2-4 of 3.1.1].
+    // [MQTT-3.2.2-4 of 3.1.1]
     let told = connack.session_present && version == ProtocolVersion::V3_1_1 && !connack.reason_code.is_error();
     out.u8(u8::from(told));
     out.u8(v3_return_code(connack.reason_code).unwrap_or(return_code::NOT_AUTHORIZED));
