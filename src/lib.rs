@@ -3,6 +3,7 @@
 
 pub mod actor;
 pub mod addon;
+pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod edge;
