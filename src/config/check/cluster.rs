@@ -1,7 +1,7 @@
 //! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::exposure::Bound;
 use super::view::View;
@@ -16,7 +16,7 @@ pub(super) fn read<'a>(root: &View<'a>, host_name: Option<String>, bound: &mut V
     let cluster = root.at("cluster");
     let enabled = cluster.flag("enabled");
     let transport = transport(&cluster);
-    let bind_address = transport.address("bind-address").unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let bind_address = transport.address("bind-address", Ipv4Addr::UNSPECIFIED);
     let (heartbeat_ms, election_timeout_min_ms, election_timeout_max_ms) = raft(&cluster);
     let settings = ClusterSettings {
         enabled,

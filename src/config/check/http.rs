@@ -1,6 +1,6 @@
 //! `<http>`, and the HTTP listeners of `<rest-api>`, `<health-api>` and `<control-center>` (spec/hivemq.md 1.8).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use super::exposure::Bound;
 use super::listeners::Names;
@@ -30,7 +30,7 @@ pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<HttpL
     let mut settings = Vec::new();
     for (view, kind) in views {
         // Nobody is asked for a password here, so other machines are let in only where the file says so.
-        let bind_address = view.address("bind-address").unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let bind_address = view.address("bind-address", Ipv4Addr::LOCALHOST);
         let port = view.u16_or_max("port");
         let name = names.unique(&view, format!("http-listener-{port}"));
         bound.push(Bound { element: view, address: bind_address, port, mqtt: false });

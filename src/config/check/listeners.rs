@@ -1,7 +1,7 @@
 //! `<listeners>` (spec/hivemq.md 1.3).
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use super::exposure::Bound;
 use super::view::View;
@@ -30,7 +30,7 @@ pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<Liste
     let mut names = Names::default();
     let mut settings = Vec::new();
     for (view, kind) in views {
-        let bind_address = view.address("bind-address").unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let bind_address = view.address("bind-address", Ipv4Addr::UNSPECIFIED);
         if !view.at("port").exists() {
             view.error("the element <port> is missing; add <port>1883</port>, or 0 for any free port");
         }

@@ -125,20 +125,20 @@ impl<'a> View<'a> {
         None
     }
 
-    /// A bind address; `None` where it is absent or refused.
-    pub(super) fn address(&self, relative: &str) -> Option<IpAddr> {
+    /// A bind address, or `default` where there is none.
+    pub(super) fn address(&self, relative: &str, default: Ipv4Addr) -> IpAddr {
         let view = self.at(relative);
-        let text = view.own_text()?;
-        let address = match text {
-            "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            _ => text.trim_start_matches('[').trim_end_matches(']').parse(),
-        };
-        if address.is_err() {
+        let Some(text) = view.own_text() else { return default.into() };
+        if text == "localhost" {
+            return Ipv4Addr::LOCALHOST.into();
+        }
+        text.trim_start_matches('[').trim_end_matches(']').parse().unwrap_or_else(|_| {
             let found = quote(text);
             view.error(format!(
                 "found {found}; allowed: an IP address of this machine, 0.0.0.0 for all of them; correct the value"
             ));
-        }
-        address.ok()
+            // The one address that nothing else is said about.
+            Ipv4Addr::LOCALHOST.into()
+        })
     }
 }
