@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler};
 use ahash::AHashMap;
+use bytestring::ByteString;
 
 
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
