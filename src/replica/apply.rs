@@ -140,6 +140,7 @@ impl State {
             Command::Release { client, connection, packet_id } => self.release(client, *connection, *packet_id),
             Command::Acknowledge { client, connection, steps } => self.acknowledge(scope, client, *connection, steps),
             Command::AcknowledgeShared { group, steps } => self.acknowledge_shared(scope, group, steps),
+            Command::AssignShared { group, assignments } => self.assign_shared(scope, group, assignments),
             Command::RemoveGroup { group } => self.remove_group(scope, group),
             Command::Retain { message } => self.retain(scope.now_ms, message),
             Command::Take(take) => self.take(scope, take),

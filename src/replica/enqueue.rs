@@ -36,8 +36,8 @@ impl State {
                 Target::Group { group, queue_limit, discard_oldest } => {
                     let entry = QueueEntry {
                         seq: 0,
-                        // No shared subscription is granted more (spec/hivemq.md 2.6).
-                        qos: message.qos.min(QoS::AtLeastOnce),
+                        // The member's granted QoS is applied when there is a member.
+                        qos: message.qos,
                         retain: message.retain,
                         retained_origin: false,
                         subscription_ids: SubscriptionIds::new(),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::apply::Scope;
-use super::command::QueueStep;
+use super::command::{Assignment, QueueStep};
 use super::enqueue::walk;
+use super::event::OutboxEvent;
 use super::expiry::DueKey;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Group, Queue, QueueEntry, QueueHead};
@@ -50,6 +51,28 @@ impl State {
         let owner = QueueOwner::Group(id.clone());
         let walked = walk(&mut group.queue, &owner, steps, &mut self.due, &mut self.dirty);
         self.settle_steps(scope, &owner, walked);
+    }
+
+    /// Hands entries over to members' sessions; what is gone meanwhile (expired, discarded) is not handed over.
+    pub(super) fn assign_shared(&mut self, scope: &mut Scope, id: &GroupId, assignments: &[Assignment]) {
+        let Some(group) = self.groups.get(id) else { return };
+        let mut steps = Vec::with_capacity(assignments.len());
+        let mut events = Vec::with_capacity(assignments.len());
+        for assignment in assignments {
+            let entry = group.queue.find(assignment.seq).and_then(|index| group.queue.entries.get(index));
+            let Some(message) = entry.and_then(|entry| entry.message.clone()) else { continue };
+            steps.push((assignment.seq, QueueStep::Completed));
+            events.push(OutboxEvent::Assigned {
+                client: assignment.client.clone(),
+                message,
+                retain: assignment.retain,
+                subscription_ids: assignment.subscription_ids.clone(),
+            });
+        }
+        self.acknowledge_shared(scope, id, &steps);
+        for event in events {
+            self.append_outbox(scope, event);
+        }
     }
 
     /// Removes a shared subscription's queue; what it holds is not reported.
