@@ -294,6 +294,19 @@ fn a_repeated_publish_shares_the_fate_of_the_first() {
 }
 
 #[test]
+fn a_repeated_publish_does_not_take_the_fate_of_a_qos_1_message_with_its_identifier() {
+    let mut rig = Rig::of(V5);
+    for (qos, packet_id) in [(Q1, 1), (Q1, 9), (Q2, 9)] {
+        rig.publish(publish("t", qos, packet_id));
+    }
+    rig.published(2, ReasonCode::QuotaExceeded);
+    assert!(rig.publish(publish("t", Q2, 9)).is_empty());
+    rig.published(3, ReasonCode::Success);
+    let want = ["PUBACK 1 00", "PUBACK 9 97", "PUBREC 9 00", "PUBREC 9 00"];
+    assert_eq!(briefs(&rig.published(1, ReasonCode::Success)), want);
+}
+
+#[test]
 fn a_pubrel_that_does_not_wait_for_its_pubrec_is_served_after_it() {
     for (connect, want) in
         [(connect(V5), vec!["PUBREC 9 00", "PUBCOMP 9 00"]), (persistent(V5), vec!["PUBREC 9 00", "release 9 as 2"])]

@@ -299,7 +299,7 @@ impl Machine {
             State::Connected(connected) => match &input {
                 // The client's side of deliveries stands apart from what it asks for.
                 Input::Packet(Packet::Puback(_) | Packet::Pubrec(_) | Packet::Pubcomp(_) | Packet::Pingreq) => false,
-                Input::Packet(Packet::Publish(_)) => !self.backlog.is_empty() || connected.subscriptions_are_changing(),
+                Input::Packet(Packet::Publish(_)) if connected.subscriptions_are_changing() => true,
                 Input::Packet(_) | Input::Broken(_) | Input::StreamEnded => !self.backlog.is_empty(),
             },
         };

@@ -61,9 +61,10 @@ impl Peer {
         fits
     }
 
-    /// Whether the whole packet, fixed header included, is within the peer's Maximum Packet Size.
+    /// Whether the whole packet, fixed header included, is within the peer's Maximum Packet Size, and within the protocol's
+    /// (what cannot be encoded has no length).
     pub(super) fn fits(&self, packet: &Packet) -> bool {
-        encoded_len(packet, self.protocol) <= self.max_packet_size_bytes as usize
+        (1..=self.max_packet_size_bytes as usize).contains(&encoded_len(packet, self.protocol))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::effect::{Effect, Registered};
+use super::peer::Peer;
 use super::settings::SessionSettings;
 use super::test_kit::*;
 use crate::mqtt::codec::encoded_len;
@@ -83,6 +84,17 @@ fn mqtt_3_has_no_maximum_packet_size() {
     let payload = Bytes::from(vec![0; 1 << 20]);
     let delivery = Delivery { message: Arc::new(Message { payload, ..message("t", Q0) }), ..delivery(Q0, Source::Local) };
     assert!(matches!(Rig::of(V3).deliver(delivery).1[..], [Effect::Send(_)]));
+}
+
+#[test]
+fn what_no_packet_can_hold_is_dropped_for_every_version() {
+    for version in VERSIONS {
+        let payload = Bytes::from(vec![0; 268_435_455]);
+        let message = Arc::new(Message { payload, ..message("t", Q1) });
+        let (taken, effects) = Rig::of(version).deliver(Delivery { message, ..delivery(Q1, Source::Local) });
+        assert!(taken);
+        assert_eq!(briefs(&effects), ["dropped MaximumPacketSizeExceeded"]);
+    }
 }
 
 /// Each failing packet a running connection may send: what the client does, and what comes.
@@ -168,6 +180,32 @@ fn a_packet_that_cannot_be_made_small_enough_is_not_sent() {
     rig.packet(Packet::Subscribe(Box::new(subscribe(1, &[("t", Q0); 20]))));
     assert!(rig.subscribed(1, &[ReasonCode::Success; 20]).is_empty());
     assert_eq!(briefs(&rig.packet(Packet::Pingreq)), ["PINGRESP"]);
+}
+
+#[test]
+fn the_reason_string_goes_before_the_user_properties() {
+    let full = PublishAck {
+        reason_string: Some("why".into()),
+        user_properties: vec![("k".into(), "v".into())],
+        ..PublishAck::new(id(1), ReasonCode::QuotaExceeded)
+    };
+    let without_reason = PublishAck { reason_string: None, ..full.clone() };
+    let bare = PublishAck::new(id(1), ReasonCode::QuotaExceeded);
+    let size = |ack: &PublishAck| encoded_len(&Packet::Puback(ack.clone()), V5) as u32;
+    let table = [
+        (size(&full), Some(&full)),
+        (size(&full) - 1, Some(&without_reason)),
+        (size(&without_reason) - 1, Some(&bare)),
+        (size(&bare), Some(&bare)),
+        (size(&bare) - 1, None),
+    ];
+    for (max, want) in table {
+        let mut out = Vec::new();
+        let is_sent = Peer::new(&taking(max), &settings()).send(Packet::Puback(full.clone()), &mut out);
+        assert_eq!(is_sent, want.is_some());
+        let want: Vec<_> = want.map(|ack| Effect::Send(Packet::Puback(ack.clone()))).into_iter().collect();
+        assert_eq!(out, want, "{max}");
+    }
 }
 
 #[test]

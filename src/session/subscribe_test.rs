@@ -157,3 +157,16 @@ fn what_is_no_filter_is_answered_without_asking() {
     assert_eq!(briefs(&rig.unsubscribed(1, &[false, true])), ["UNSUBACK 8 11 8f 00"]);
     assert_eq!(briefs(&cancel(&mut rig, &["b+"])), ["UNSUBACK 8 8f"]);
 }
+
+#[test]
+fn reading_stops_while_too_many_answers_are_awaited() {
+    let mut rig = Rig::of(V5);
+    let mut asked = 0;
+    while rig.machine.wants_input() {
+        asked += 1;
+        ask(&mut rig, subscribe(asked, &[("t", Q0)]));
+    }
+    assert_eq!(asked, 256);
+    assert_eq!(briefs(&rig.subscribed(256, &[ReasonCode::Success])), ["SUBACK 256 00"]);
+    assert!(rig.machine.wants_input());
+}
