@@ -1,12 +1,17 @@
-//! The cluster as the rest of the process sees it: skeleton of its interface.
+//! The cluster as the rest of the process sees it.
 
-use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::replica::event::Outcome;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
+use super::group::Group;
+use super::node::Node;
+use super::shard::Shard;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
 /// Why a command has no outcome.
@@ -52,77 +57,127 @@ pub struct ClusterStatus {
     pub waiting_for: Option<(String, u64)>,
 }
 
-/// The running cluster part of this node; clone freely.
+/// The running cluster part of this node; clone freely. When the last clone goes, everything stops, as in a crash.
 #[derive(Clone)]
 pub struct Cluster {
-    _inner: Arc<()>,
+    inner: Arc<Inner>,
 }
+
+struct Inner {
+    node: Arc<Node>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.node.stop();
+    }
+}
+
+/// How long shutdown waits for others to take leadership over.
+const HAND_OVER: Duration = Duration::from_secs(2);
 
 impl Cluster {
     /// Starts peer transport, founding or joining, and all groups. Returns at once; `status().ready` tells when clients may come.
-    pub async fn start(_settings: ClusterSettings, _storage: Arc<Storage>, _hooks: Arc<dyn Hooks>) -> Result<Self, ClusterError> {
-        Err(ClusterError::Stopped)
+    pub async fn start(settings: ClusterSettings, storage: Arc<Storage>, hooks: Arc<dyn Hooks>) -> Result<Self, ClusterError> {
+        let node = Node::start(settings, storage, hooks).await?;
+        Ok(Self { inner: Arc::new(Inner { node }) })
     }
 
     pub fn node(&self) -> NodeId {
-        0
+        self.inner.node.id
     }
 
     /// The incarnation connections are to be registered with now.
     pub fn incarnation(&self) -> Incarnation {
-        0
+        self.inner.node.incarnation()
     }
 
     pub fn shards(&self) -> u16 {
-        0
+        self.inner.node.settings.shards
     }
 
     /// Submits a command; resolves when this node's own replica has applied it. Survives a change of leader; exactly once.
-    /// Waits at most some seconds for a leader, then `Unavailable`.
+    /// Without a leader for 5 s it is refused at once; one that waits is answered after 10 s, with `Unavailable` if it was never sent,
+    /// with `Unknown` if it may yet apply. After `Unknown` for a `Connect`, submit the `Disconnect` of that connection: commands of a
+    /// node apply in the order it submitted them.
     pub fn submit(
         &self,
-        _shard: ShardId,
-        _command: Command,
+        shard: ShardId,
+        command: Command,
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
-        async { Err(SubmitError::Unavailable) }
+        let submitted = match self.shard(shard) {
+            Some((shard, group)) => shard.submitter.submit(command, &group.view()),
+            None => Err(SubmitError::Unavailable),
+        };
+        async move { submitted?.await.unwrap_or(Err(SubmitError::Unknown)) }
     }
 
     /// Submits without waiting: acknowledgements of deliveries.
-    pub fn submit_nowait(&self, _shard: ShardId, _command: Command) -> Result<(), SubmitError> {
-        Err(SubmitError::Unavailable)
+    pub fn submit_nowait(&self, shard: ShardId, command: Command) -> Result<(), SubmitError> {
+        let (shard, _) = self.shard(shard).ok_or(SubmitError::Unavailable)?;
+        shard.submitter.submit_nowait(command)
     }
 
     /// Reads this node's replica of a shard; keep it short.
-    pub fn read<R>(&self, _shard: ShardId, _f: impl FnOnce(&State) -> R) -> Option<R> {
-        None
+    pub fn read<R>(&self, shard: ShardId, f: impl FnOnce(&State) -> R) -> Option<R> {
+        let (shard, _) = self.shard(shard)?;
+        Some(f(&shard.state.read()))
     }
 
     /// Whether this node leads the shard now.
-    pub fn leads(&self, _shard: ShardId) -> bool {
-        false
+    pub fn leads(&self, shard: ShardId) -> bool {
+        self.shard(shard).is_some_and(|(shard, _)| shard.leads())
     }
 
-    pub fn leader(&self, _shard: ShardId) -> Option<NodeId> {
-        None
+    /// The shard's leader, if it is in reach.
+    pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
+        self.shard(shard).and_then(|(_, group)| group.view().reachable_leader())
     }
 
     /// Sends to a peer, in order; false where the link is down or its buffer full.
     #[must_use]
-    pub fn send(&self, _node: NodeId, _message: PeerMessage) -> bool {
-        false
+    pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
+        self.inner.node.transport.as_ref().is_some_and(|transport| transport.send(node, message))
     }
 
     /// The other nodes that are alive.
     pub fn peers(&self) -> Vec<NodeId> {
-        Vec::new()
+        let node = &self.inner.node;
+        let members = node.meta.members().into_iter();
+        members.filter(|(id, member)| *id != node.id && member.alive).map(|(id, _)| id).collect()
     }
 
     pub fn status(&self) -> ClusterStatus {
-        ClusterStatus::default()
+        let node = &self.inner.node;
+        let waiting_for = node.waiting();
+        let members = node.meta.members().into_iter();
+        ClusterStatus {
+            node: node.id,
+            node_name: node.settings.node_name.clone(),
+            incarnation: node.incarnation(),
+            cluster_id: node.cluster_id(),
+            members: members.map(|(id, member)| (id, member.name, member.address, member.alive)).collect(),
+            groups: node.groups.iter().map(|group| group.status()).collect(),
+            ready: waiting_for.is_none(),
+            waiting_for,
+        }
+    }
+
+    /// Commands of this node for the shard that have no outcome yet.
+    pub fn pending(&self, shard: ShardId) -> usize {
+        self.shard(shard).map_or(0, |(shard, _)| shard.submitter.pending_count())
     }
 
     /// Hands leadership over, flushes, closes. Does not leave the cluster.
-    pub async fn shutdown(&self) {}
+    pub async fn shutdown(&self) {
+        let node = &self.inner.node;
+        let _ = timeout(HAND_OVER, node.hand_over()).await;
+        node.close().await;
+    }
+
+    fn shard(&self, shard: ShardId) -> Option<(&Arc<Shard>, &Arc<Group>)> {
+        Some((self.inner.node.shard(shard)?, self.inner.node.group_of(shard)?))
+    }
 }
 
 /// Why the cluster part cannot start.
