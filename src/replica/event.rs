@@ -60,7 +60,8 @@ pub struct Applied {
 /// What every node learns from its own replica, in log order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A session has a connection (new or resumed). `persistent` = outlives the connection.
+    /// A session has a connection (new or resumed). `persistent` = outlives the connection. Each such connection is followed by
+    /// exactly one `Disconnected` or `SessionRemoved`, also where a newer connection takes over.
     Connected {
         client: ByteString,
         connection: ConnectionRef,

@@ -89,7 +89,7 @@ impl MetaState {
                 member.alive = false;
                 vec![MetaEvent::Down { node, incarnation }]
             }
-            _ => Vec::new(),
+            Some(_) | None => Vec::new(),
         }
     }
 }

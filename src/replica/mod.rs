@@ -3,12 +3,42 @@
 //! `apply(index, proposal) -> Applied`: no clock (time is stamped by the leader into the proposal and never runs back), no random
 //! numbers, ordered maps, cannot fail, cannot wait. Every node applies the same log and so holds the same state.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
+mod apply;
 pub mod command;
+mod connect;
+mod digest;
+mod ending;
+mod enqueue;
 pub mod event;
+mod expiry;
+mod group;
 pub mod ids;
 pub mod meta;
+mod outbox;
+mod qos2;
+mod record;
+mod record_key;
+mod retain;
+pub mod retained;
 pub mod session;
 pub mod state;
+mod stored_queue;
+mod subscribe;
+
+#[cfg(test)]
+mod apply_test;
+#[cfg(test)]
+mod connect_test;
+#[cfg(test)]
+mod property_test;
+#[cfg(test)]
+mod queue_test;
+#[cfg(test)]
+mod record_test;
+#[cfg(test)]
+mod testing;
 
 pub use command::{Batch, Command, ConnectCommand, Proposal, Target};
 pub use event::{Event, OutboxEvent, Outcome, Position};

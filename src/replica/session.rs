@@ -27,12 +27,17 @@ pub struct Session {
     pub will_due_ms: Option<u64>,
     /// Wall clock ms; set while disconnected with a finite expiry.
     pub expires_at_ms: Option<u64>,
+    /// A record each: one more subscription does not write the others again.
+    #[serde(skip)]
     pub subscriptions: BTreeMap<SubscriptionFilter, SubscriptionRecord>,
-    /// QoS 2 Packet Identifiers received and not released.
+    /// QoS 2 Packet Identifiers received and not released; a record each.
+    #[serde(skip)]
     pub received: BTreeSet<u16>,
-    /// Kept apart on disk, entry by entry.
+    /// A record for each entry.
     #[serde(skip)]
     pub queue: Queue,
+    /// A record of its own: it changes with each queued message, the session does not.
+    #[serde(skip)]
     pub queue_head: QueueHead,
 }
 
@@ -50,8 +55,22 @@ pub struct QueueHead {
     pub next_seq: u64,
     /// Highest `seq` known to have been sent: resent with DUP.
     pub sent_seq: u64,
+    /// Entries that are not of retained origin, those in flight included.
     pub limit: u32,
     pub discard_oldest: bool,
+}
+
+impl QueueHead {
+    /// The head of a queue that never had an entry.
+    pub fn new(limit: u32, discard_oldest: bool) -> Self {
+        Self { next_seq: 1, sent_seq: 0, limit, discard_oldest }
+    }
+}
+
+impl Default for QueueHead {
+    fn default() -> Self {
+        Self::new(0, false)
+    }
 }
 
 /// A queue's entries in `seq` order, with gaps where the middle was acknowledged.
@@ -60,6 +79,10 @@ pub struct Queue {
     pub entries: VecDeque<QueueEntry>,
     /// Entries of retained origin, which have their own limit.
     pub retained_count: u32,
+    /// (expiry, `seq`) of the entries the shard may expire: those that have an expiry and are not shielded.
+    pub(super) expiring: BTreeSet<(u64, u64)>,
+    /// The first so many entries may be in flight: the shard neither expires nor discards them.
+    pub(super) shielded: usize,
 }
 
 /// One queued message.
@@ -75,7 +98,7 @@ pub struct QueueEntry {
 }
 
 /// A shared subscription's queue.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Group {
     #[serde(skip)]
     pub queue: Queue,

@@ -1,147 +1,178 @@
-//! The state of one shard: skeleton of its interface.
+//! The state of one shard and what may be read of it. How it changes is in `apply` and the files it calls, one for each role.
 
-use bytestring::ByteString;
-
-use super::command::Proposal;
-use super::event::{Applied, OutboxEvent, Position};
-use super::ids::ShardId;
-use super::session::{Group, QueueEntry, Session};
-use crate::mqtt::{GroupId, Message};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A record of the state as it is stored and sent in snapshots: key and value, both versioned encodings.
-pub type Record = (Vec<u8>, Vec<u8>);
+use bytestring::ByteString;
+use serde::{Deserialize, Serialize};
 
-/// Why stored bytes are no state.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    #[error("record {key} has format version {found}, this program reads up to {known}")]
-    NewerFormat { key: String, found: u8, known: u8 },
-    #[error("record {key} is damaged: {what}")]
-    Damaged { key: String, what: String },
-}
+use super::event::{OutboxEvent, Position};
+use super::expiry::DueTimes;
+use super::ids::{Incarnation, NodeId, ShardId};
+use super::record::DirtyRecords;
+use super::retained::RetainedTree;
+use super::session::{Group, QueueEntry, Session};
+use crate::mqtt::{GroupId, Message};
+
+pub use super::record::{Record, RecordError};
 
 /// One shard's replicated state.
 #[derive(Debug)]
 pub struct State {
-    shard: ShardId,
+    pub(super) shard: ShardId,
+    pub(super) head: Head,
+    pub(super) sessions: BTreeMap<ByteString, Session>,
+    pub(super) groups: BTreeMap<GroupId, Group>,
+    pub(super) retained: RetainedTree,
+    pub(super) outbox: VecDeque<(Position, Arc<OutboxEvent>)>,
+
+    // Derived from the above; rebuilt by `finish_load`.
+    pub(super) connected: BTreeMap<(NodeId, Incarnation), BTreeSet<ByteString>>,
+    /// All topics of `retained`, in order.
+    pub(super) retained_topics: BTreeSet<ByteString>,
+    pub(super) due: DueTimes,
+    pub(super) queued_count: usize,
+    pub(super) subscription_count: usize,
+
+    /// What `take_changes` has to write.
+    pub(super) dirty: DirtyRecords,
+}
+
+/// The part of the state that belongs to no client, topic or group: small, written with each entry.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct Head {
+    /// Wall clock of the last entry, ms: time never runs back.
+    pub last_at_ms: u64,
+    pub nodes: BTreeMap<NodeId, NodeProgress>,
+    /// How far this shard took each outbox.
+    pub taken: BTreeMap<ShardId, Position>,
+    /// The last event put into the outbox, and the last trimmed.
+    pub outbox_last: Position,
+    pub outbox_trimmed: Position,
+}
+
+/// What is known of a node that submits commands.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(super) struct NodeProgress {
+    /// The newest incarnation that submitted something, and its last applied `seq`.
+    pub incarnation: Incarnation,
+    pub last_seq: u64,
+    /// This incarnation and all older ones are dead.
+    pub dead_through: Option<Incarnation>,
+}
+
+impl NodeProgress {
+    pub(super) fn is_dead(&self, incarnation: Incarnation) -> bool {
+        self.dead_through.is_some_and(|dead| incarnation <= dead)
+    }
 }
 
 impl State {
     pub fn new(shard: ShardId) -> Self {
-        Self { shard }
+        Self {
+            shard,
+            head: Head::default(),
+            sessions: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            retained: RetainedTree::default(),
+            outbox: VecDeque::new(),
+            connected: BTreeMap::new(),
+            retained_topics: BTreeSet::new(),
+            due: DueTimes::default(),
+            queued_count: 0,
+            subscription_count: 0,
+            dirty: DirtyRecords::default(),
+        }
     }
 
     pub fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// Applies one Raft entry.
-    pub fn apply(&mut self, _index: u64, _proposal: &Proposal) -> Applied {
-        Applied::default()
-    }
-
     /// The session of a client.
-    pub fn session(&self, _client: &str) -> Option<&Session> {
-        None
+    pub fn session(&self, client: &str) -> Option<&Session> {
+        self.sessions.get(client)
     }
 
+    /// All sessions in client id order.
     pub fn sessions(&self) -> Box<dyn Iterator<Item = &Session> + '_> {
-        Box::new(std::iter::empty())
+        Box::new(self.sessions.values())
     }
 
-    pub fn group(&self, _group: &GroupId) -> Option<&Group> {
-        None
+    pub fn group(&self, group: &GroupId) -> Option<&Group> {
+        self.groups.get(group)
     }
 
     pub fn groups(&self) -> Box<dyn Iterator<Item = (&GroupId, &Group)> + '_> {
-        Box::new(std::iter::empty())
+        Box::new(self.groups.iter())
     }
 
     /// Up to `max` queue entries of a session with `seq > after`, in order.
-    pub fn queue_after(&self, _client: &str, _after: u64, _max: usize) -> Vec<QueueEntry> {
-        Vec::new()
+    pub fn queue_after(&self, client: &str, after: u64, max: usize) -> Vec<QueueEntry> {
+        self.sessions.get(client).map_or_else(Vec::new, |session| session.queue.after(after, max))
     }
 
     /// The same of a shared subscription.
-    pub fn group_queue_after(&self, _group: &GroupId, _after: u64, _max: usize) -> Vec<QueueEntry> {
-        Vec::new()
+    pub fn group_queue_after(&self, group: &GroupId, after: u64, max: usize) -> Vec<QueueEntry> {
+        self.groups.get(group).map_or_else(Vec::new, |group| group.queue.after(after, max))
     }
 
     /// Retained messages of this shard whose topic matches `filter`, none expired at `now_ms`.
-    pub fn retained_matching(&self, _filter: &str, _now_ms: u64) -> Vec<Arc<Message>> {
-        Vec::new()
+    pub fn retained_matching(&self, filter: &str, now_ms: u64) -> Vec<Arc<Message>> {
+        let mut matching = self.retained.matching(filter);
+        matching.retain(|message| !message.is_expired(now_ms));
+        matching
     }
 
     pub fn retained_count(&self) -> usize {
-        0
+        self.retained.len()
+    }
+
+    /// Bytes of all retained messages, as `Message::size_bytes` counts them.
+    pub fn retained_bytes(&self) -> usize {
+        self.retained.bytes()
     }
 
     /// Queued messages of all sessions and groups.
     pub fn queued_count(&self) -> usize {
-        0
+        self.queued_count
     }
 
     pub fn subscription_count(&self) -> usize {
-        0
+        self.subscription_count
     }
 
     /// Up to `max` outbox events after `after`, in order.
-    pub fn outbox_after(&self, _after: Position, _max: usize) -> Vec<(Position, Arc<OutboxEvent>)> {
-        Vec::new()
+    pub fn outbox_after(&self, after: Position, max: usize) -> Vec<(Position, Arc<OutboxEvent>)> {
+        let start = self.outbox.partition_point(|(position, _)| *position <= after);
+        self.outbox.range(start..).take(max).cloned().collect()
     }
 
     /// How far this shard has taken another's outbox (or its own).
-    pub fn taken(&self, _source: ShardId) -> Position {
-        Position::default()
+    pub fn taken(&self, source: ShardId) -> Position {
+        self.head.taken.get(&source).copied().unwrap_or_default()
     }
 
     /// The position of the last outbox event, and of the last trimmed one.
     pub fn outbox_bounds(&self) -> (Position, Position) {
-        (Position::default(), Position::default())
+        (self.head.outbox_last, self.head.outbox_trimmed)
     }
 
     /// When `Command::Expire` has something to do next, wall clock ms.
     pub fn next_expiry_ms(&self) -> Option<u64> {
-        None
+        self.due.next_ms()
     }
 
     /// Highest applied `seq` of a node's incarnation; 0 where none is known.
-    pub fn applied_seq(&self, _node: u64, _incarnation: u64) -> u64 {
-        0
+    pub fn applied_seq(&self, node: NodeId, incarnation: Incarnation) -> u64 {
+        match self.head.nodes.get(&node) {
+            Some(progress) if progress.incarnation == incarnation => progress.last_seq,
+            Some(_) | None => 0,
+        }
     }
 
-    /// Connections by node incarnation, to find those of dead ones.
-    pub fn incarnations(&self) -> Vec<(u64, u64)> {
-        Vec::new()
+    /// Node incarnations that have connections here, to find those of dead ones.
+    pub fn incarnations(&self) -> Vec<(NodeId, Incarnation)> {
+        self.connected.keys().copied().collect()
     }
-
-    /// Records changed since the last call: `None` = deleted. Written in one atomic batch with the applied index.
-    pub fn take_changes(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        Vec::new()
-    }
-
-    /// All records, for a snapshot.
-    pub fn records(&self) -> Box<dyn Iterator<Item = Record> + '_> {
-        Box::new(std::iter::empty())
-    }
-
-    /// Takes one stored record back; call `finish_load` after the last.
-    pub fn load(&mut self, _key: &[u8], _value: &[u8]) -> Result<(), RecordError> {
-        Ok(())
-    }
-
-    /// Rebuilds what is derived (due times, counts, trees).
-    pub fn finish_load(&mut self) {}
-
-    /// A digest of everything replicated: equal on all nodes at the same applied index.
-    pub fn digest(&self) -> u64 {
-        0
-    }
-}
-
-#[expect(dead_code, reason = "names the owner of a queue in record keys")]
-enum QueueOwner {
-    Session(ByteString),
-    Group(GroupId),
 }

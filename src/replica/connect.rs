@@ -1,0 +1,110 @@
+//! CONNECT: takeover, Clean Start, resumption.
+
+use bytestring::ByteString;
+
+use super::apply::Scope;
+use super::command::ConnectCommand;
+use super::ending::{Ending, WillFate};
+use super::event::{ConnectOutcome, Event, Outcome};
+use super::record_key::RecordKey;
+use super::session::{Queue, QueueHead, Session};
+use super::state::State;
+use super::stored_queue::IN_FLIGHT_MAX;
+use crate::mqtt::ReasonCode;
+use crate::mqtt::packet::PacketId;
+use crate::signal::{Initiator, LifecycleEvent};
+
+impl State {
+    /// Gives the client's session the connection; makes a session where there is none to resume.
+    pub(super) fn connect(&mut self, scope: &mut Scope, command: &ConnectCommand) -> Outcome {
+        let (node, incarnation) = (command.connection.node, command.connection.incarnation);
+        if self.head.nodes.get(&node).is_some_and(|progress| progress.is_dead(incarnation)) {
+            return Outcome::Refused(ReasonCode::ServerUnavailable);
+        }
+        let client = &command.facts.client_id;
+        self.take_over(scope, client, command.clean_start);
+        let session_present = self.may_resume(scope, client, command.clean_start);
+        let received_packet_ids =
+            if session_present { self.resume(scope, client, command) } else { self.create(client, command) };
+
+        self.connected.entry((node, incarnation)).or_default().insert(client.clone());
+        self.dirty.mark(RecordKey::Session(client.clone()));
+        self.dirty.mark(RecordKey::QueueHead(client.clone()));
+        scope.tell(Event::Connected {
+            client: client.clone(),
+            connection: command.connection,
+            persistent: command.session_expiry_interval_s > 0,
+        });
+        if command.lifecycle {
+            let event = LifecycleEvent::Connected { user_properties: command.user_properties.clone() };
+            self.raise_lifecycle(scope, event, command.facts.clone());
+        }
+        Outcome::Connected(Box::new(ConnectOutcome { session_present, received_packet_ids }))
+    }
+
+    /// Ends the connection the session has [MQTT-3.1.4-3]. Its DISCONNECTED stands before the new CONNECTED.
+    fn take_over(&mut self, scope: &mut Scope, client: &ByteString, clean_start: bool) {
+        let Some(connection) = self.sessions.get(client).and_then(|session| session.connection) else { return };
+        let reason_code = ReasonCode::SessionTakenOver;
+        scope.tell(Event::Close { client: client.clone(), connection, reason_code });
+        let ending = Ending {
+            initiator: Initiator::SessionTakenOver,
+            reason_code: Some(reason_code.byte()),
+            will: WillFate::TakenOver,
+            sent_seq: None,
+            session_expiry_interval_s: None,
+            remove: clean_start,
+        };
+        self.end_connection(scope, client, &ending);
+    }
+
+    /// Whether there is a session to resume; one that is not to be resumed goes [MQTT-3.1.2-4], an expired one too [MQTT-4.1.0-2].
+    fn may_resume(&mut self, scope: &mut Scope, client: &ByteString, clean_start: bool) -> bool {
+        let Some(session) = self.sessions.get(client) else { return false };
+        if clean_start || session.is_expired(scope.now_ms) {
+            self.remove_session(scope, client);
+            return false;
+        }
+        true
+    }
+
+    fn create(&mut self, client: &ByteString, command: &ConnectCommand) -> Vec<PacketId> {
+        let session = Session {
+            client: client.clone(),
+            connection: Some(command.connection),
+            facts: command.facts.clone(),
+            lifecycle: command.lifecycle,
+            session_expiry_interval_s: command.session_expiry_interval_s,
+            will: command.will.clone(),
+            will_due_ms: None,
+            expires_at_ms: None,
+            subscriptions: std::collections::BTreeMap::new(),
+            received: std::collections::BTreeSet::new(),
+            queue: Queue { shielded: IN_FLIGHT_MAX, ..Queue::default() },
+            queue_head: QueueHead::new(command.queue_limit, command.discard_oldest),
+        };
+        self.sessions.insert(client.clone(), session);
+        Vec::new()
+    }
+
+    /// Gives the stored session the new connection and its parameters; tells the QoS 2 identifiers that await PUBREL.
+    fn resume(&mut self, scope: &mut Scope, client: &ByteString, command: &ConnectCommand) -> Vec<PacketId> {
+        // A Will whose delay has passed is published, though nobody came round to it yet; else it is cancelled [MQTT-3.1.3-9].
+        if self.sessions.get(client).and_then(|s| s.will_due_ms).is_some_and(|due_ms| due_ms <= scope.now_ms) {
+            self.publish_pending_will(scope, client);
+        } else {
+            self.cancel_pending_will(client);
+        }
+        let Some(session) = self.sessions.get_mut(client) else { return Vec::new() };
+        self.due.change(session.expires_at_ms.take(), None, || super::expiry::DueKey::Session(client.clone()));
+        session.connection = Some(command.connection);
+        session.facts = command.facts.clone();
+        session.lifecycle = command.lifecycle;
+        session.session_expiry_interval_s = command.session_expiry_interval_s;
+        session.will = command.will.clone();
+        session.queue_head.limit = command.queue_limit;
+        session.queue_head.discard_oldest = command.discard_oldest;
+        self.due.shield(&mut session.queue, IN_FLIGHT_MAX, client);
+        session.received.iter().filter_map(|id| PacketId::new(*id)).collect()
+    }
+}

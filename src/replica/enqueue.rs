@@ -1,0 +1,185 @@
+//! Queues of sessions and shared subscriptions: what goes in, what comes out by the steps of deliveries, what is reported.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+
+use super::apply::Scope;
+use super::command::{QueueStep, Target};
+use super::event::OutboxEvent;
+use super::expiry::{DueKey, DueTimes};
+use super::ids::ConnectionRef;
+use super::record::DirtyRecords;
+use super::record_key::{QueueOwner, RecordKey};
+use super::session::{Queue, QueueEntry};
+use super::state::State;
+use super::stored_queue::Pushed;
+use crate::mqtt::{Message, QoS, SubscriptionIds};
+use crate::signal::{DropReason, Dropped, Expired, Receiver};
+
+impl State {
+    /// Queues one message for each target.
+    pub(super) fn enqueue(&mut self, scope: &mut Scope, message: &Arc<Message>, targets: &[Target]) {
+        for target in targets {
+            match target {
+                Target::Session { client, qos, retain, subscription_ids, retained_origin } => {
+                    let entry = QueueEntry {
+                        seq: 0,
+                        qos: *qos,
+                        retain: *retain,
+                        retained_origin: *retained_origin,
+                        subscription_ids: subscription_ids.clone(),
+                        message: Some(message.clone()),
+                    };
+                    self.enqueue_for_session(scope, client, message, entry);
+                }
+                Target::Group { group, queue_limit, discard_oldest } => {
+                    let entry = QueueEntry {
+                        seq: 0,
+                        // No shared subscription is granted more (spec/hivemq.md 2.6).
+                        qos: message.qos.min(QoS::AtLeastOnce),
+                        retain: message.retain,
+                        retained_origin: false,
+                        subscription_ids: SubscriptionIds::new(),
+                        message: Some(message.clone()),
+                    };
+                    self.enqueue_for_group(scope, group, (*queue_limit, *discard_oldest), message, entry);
+                }
+            }
+        }
+    }
+
+    fn enqueue_for_session(&mut self, scope: &mut Scope, client: &ByteString, message: &Arc<Message>, entry: QueueEntry) {
+        let Some(session) = self.sessions.get_mut(client).filter(|session| !session.is_expired(scope.now_ms)) else { return };
+        let qos = entry.qos;
+        if message.is_expired(scope.now_ms) {
+            return self.report_expired(scope, message.clone(), qos, Receiver::Client(client.clone()));
+        }
+        let before_ms = session.queue.next_expiry_ms();
+        let pushed = session.queue.push(&mut session.queue_head, entry);
+        if pushed != Pushed::Refused {
+            self.due.change(before_ms, session.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Session(client.clone())));
+            self.dirty.mark(RecordKey::QueueHead(client.clone()));
+            scope.tell_queued(client);
+        }
+        self.settle_push(scope, pushed, (message, qos), || QueueOwner::Session(client.clone()));
+    }
+
+    /// Marks what a push changed and reports what it cost.
+    pub(super) fn settle_push(
+        &mut self,
+        scope: &mut Scope,
+        pushed: Pushed,
+        (message, qos): (&Arc<Message>, QoS),
+        owner: impl Fn() -> QueueOwner,
+    ) {
+        match pushed {
+            Pushed::Queued { seq } => {
+                self.queued_count += 1;
+                self.dirty.mark(RecordKey::Entry(owner(), seq));
+            }
+            Pushed::QueuedInstead { seq, discarded } => {
+                self.dirty.mark(RecordKey::Entry(owner(), seq));
+                self.dirty.mark(RecordKey::Entry(owner(), discarded.seq));
+                if let Some(message) = discarded.message {
+                    self.report_dropped(scope, message, discarded.qos, &owner(), DropReason::ClientMessageQueueFull);
+                }
+            }
+            Pushed::Refused => {
+                self.report_dropped(scope, message.clone(), qos, &owner(), DropReason::ClientMessageQueueFull);
+            }
+        }
+    }
+
+    /// Steps of deliveries on the session's current connection.
+    pub(super) fn acknowledge(
+        &mut self,
+        scope: &mut Scope,
+        client: &ByteString,
+        connection: ConnectionRef,
+        steps: &[(u64, QueueStep)],
+    ) {
+        let Some(session) = self.sessions.get_mut(client).filter(|session| session.connection == Some(connection)) else {
+            return;
+        };
+        let owner = QueueOwner::Session(client.clone());
+        let walked = walk(&mut session.queue, &owner, steps, &mut self.due, &mut self.dirty);
+        self.settle_steps(scope, &owner, walked);
+    }
+
+    /// Counts and reports what steps of deliveries did.
+    pub(super) fn settle_steps(&mut self, scope: &mut Scope, owner: &QueueOwner, walked: Walked) {
+        self.queued_count -= walked.removed;
+        for (message, qos, loss) in walked.lost {
+            match loss {
+                Loss::Expired => self.report_expired(scope, message, qos, owner.receiver()),
+                Loss::Dropped(reason) => self.report_dropped(scope, message, qos, owner, reason),
+            }
+        }
+    }
+
+    fn report_dropped(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, owner: &QueueOwner, reason: DropReason) {
+        let dropped = Dropped { message, qos, receiver: owner.receiver(), reason, at_ms: scope.now_ms };
+        self.append_outbox(scope, OutboxEvent::Dropped(dropped));
+    }
+
+    pub(super) fn report_expired(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, receiver: Receiver) {
+        let expired = Expired { message, qos, receiver, at_ms: scope.now_ms };
+        self.append_outbox(scope, OutboxEvent::Expired(expired));
+    }
+}
+
+impl QueueOwner {
+    /// How reports name the owner.
+    pub(super) fn receiver(&self) -> Receiver {
+        match self {
+            Self::Session(client) => Receiver::Client(client.clone()),
+            Self::Group(group) => Receiver::SharedSubscription(group.full()),
+        }
+    }
+}
+
+/// What steps of deliveries did to a queue.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    removed: usize,
+    lost: Vec<(Arc<Message>, QoS, Loss)>,
+}
+
+#[derive(Debug)]
+enum Loss {
+    Expired,
+    Dropped(DropReason),
+}
+
+/// Applies steps to a queue; a `seq` that is not there is passed over.
+pub(super) fn walk(
+    queue: &mut Queue,
+    owner: &QueueOwner,
+    steps: &[(u64, QueueStep)],
+    due: &mut DueTimes,
+    dirty: &mut DirtyRecords,
+) -> Walked {
+    let before_ms = queue.next_expiry_ms();
+    let mut walked = Walked::default();
+    for (seq, step) in steps {
+        let Some(index) = queue.find(*seq) else { continue };
+        dirty.mark(RecordKey::Entry(owner.clone(), *seq));
+        let loss = match step {
+            QueueStep::Received => {
+                queue.forget_message(index);
+                continue;
+            }
+            QueueStep::Completed => None,
+            QueueStep::Expired => Some(Loss::Expired),
+            QueueStep::Dropped(reason) => Some(Loss::Dropped(*reason)),
+        };
+        let Some(entry) = queue.take(index) else { continue };
+        walked.removed += 1;
+        if let (Some(loss), Some(message)) = (loss, entry.message) {
+            walked.lost.push((message, entry.qos, loss));
+        }
+    }
+    due.change(before_ms, queue.next_expiry_ms(), || DueKey::Queue(owner.clone()));
+    walked
+}

@@ -1,0 +1,66 @@
+//! Queues of shared subscriptions.
+
+use std::sync::Arc;
+
+use super::apply::Scope;
+use super::command::QueueStep;
+use super::enqueue::walk;
+use super::expiry::DueKey;
+use super::record_key::{QueueOwner, RecordKey};
+use super::session::{Group, Queue, QueueEntry, QueueHead};
+use super::state::State;
+use crate::mqtt::{GroupId, Message};
+use crate::signal::Receiver;
+
+impl State {
+    /// Queues one message, in a queue made where there is none. The limits given last hold.
+    pub(super) fn enqueue_for_group(
+        &mut self,
+        scope: &mut Scope,
+        id: &GroupId,
+        (limit, discard_oldest): (u32, bool),
+        message: &Arc<Message>,
+        entry: QueueEntry,
+    ) {
+        let qos = entry.qos;
+        if message.is_expired(scope.now_ms) {
+            return self.report_expired(scope, message.clone(), qos, Receiver::SharedSubscription(id.full()));
+        }
+        // Looked up before `entry`, which would clone the name each time.
+        if !self.groups.contains_key(id) {
+            let made = Group { queue: Queue::default(), queue_head: QueueHead::new(limit, discard_oldest) };
+            self.groups.insert(id.clone(), made);
+        }
+        let Some(group) = self.groups.get_mut(id) else { return };
+        group.queue_head.limit = limit;
+        group.queue_head.discard_oldest = discard_oldest;
+        let before_ms = group.queue.next_expiry_ms();
+        let pushed = group.queue.push(&mut group.queue_head, entry);
+        self.dirty.mark(RecordKey::Group(id.clone()));
+        if pushed != super::stored_queue::Pushed::Refused {
+            self.due.change(before_ms, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
+            scope.tell_group_queued(id);
+        }
+        self.settle_push(scope, pushed, (message, qos), || QueueOwner::Group(id.clone()));
+    }
+
+    /// Steps of deliveries to members.
+    pub(super) fn acknowledge_shared(&mut self, scope: &mut Scope, id: &GroupId, steps: &[(u64, QueueStep)]) {
+        let Some(group) = self.groups.get_mut(id) else { return };
+        let owner = QueueOwner::Group(id.clone());
+        let walked = walk(&mut group.queue, &owner, steps, &mut self.due, &mut self.dirty);
+        self.settle_steps(scope, &owner, walked);
+    }
+
+    /// Removes a shared subscription's queue; what it holds is not reported.
+    pub(super) fn remove_group(&mut self, scope: &mut Scope, id: &GroupId) {
+        let Some(group) = self.groups.remove(id) else { return };
+        self.due.change(group.queue.next_expiry_ms(), None, || DueKey::Queue(QueueOwner::Group(id.clone())));
+        self.queued_count -= group.queue.entries.len();
+        self.dirty.mark(RecordKey::Group(id.clone()));
+        for entry in &group.queue.entries {
+            self.dirty.mark(RecordKey::Entry(QueueOwner::Group(id.clone()), entry.seq));
+        }
+        scope.tell_group_removed(id.clone());
+    }
+}

@@ -1,0 +1,41 @@
+//! QoS 2 messages from clients: method "store the Packet Identifier, then pass on" [MQTT-4.3.3-8] to [MQTT-4.3.3-12].
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+
+use super::apply::{Scope, superseded};
+use super::event::{OutboxEvent, Outcome};
+use super::ids::ConnectionRef;
+use super::record_key::RecordKey;
+use super::state::State;
+use crate::mqtt::Message;
+use crate::mqtt::packet::PacketId;
+
+impl State {
+    /// Stores the identifier; a message whose identifier is stored already is a resend and not published again [MQTT-4.3.3-10].
+    pub(super) fn receive(
+        &mut self,
+        scope: &mut Scope,
+        client: &ByteString,
+        connection: ConnectionRef,
+        packet_id: PacketId,
+        message: &Arc<Message>,
+    ) -> Outcome {
+        let Some(session) = self.session_of(client, connection) else { return superseded() };
+        if !session.received.insert(packet_id.get()) {
+            return Outcome::Received { duplicate: true };
+        }
+        self.dirty.mark(RecordKey::Received(client.clone(), packet_id.get()));
+        self.append_outbox(scope, OutboxEvent::Publish { message: message.clone(), dead_known: true });
+        Outcome::Received { duplicate: false }
+    }
+
+    /// Forgets the identifier: the next message with it is a new one [MQTT-4.3.3-12].
+    pub(super) fn release(&mut self, client: &ByteString, connection: ConnectionRef, packet_id: PacketId) {
+        let Some(session) = self.session_of(client, connection) else { return };
+        if session.received.remove(&packet_id.get()) {
+            self.dirty.mark(RecordKey::Received(client.clone(), packet_id.get()));
+        }
+    }
+}

@@ -1,0 +1,322 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::ConnectionRef;
+use super::command::{Command, ConnectCommand, QueueStep, TakeCommand, Target};
+use super::event::{Event, OutboxEvent, Outcome, Position};
+use super::ids::ShardId;
+use super::testing::{Bench, connect, disconnect, expiring, group, message, on, outbox_of, to_session};
+use crate::mqtt::packet::PacketId;
+use crate::mqtt::{GroupId, Message, QoS};
+use crate::signal::{DropReason, Receiver};
+
+const FIRST: ConnectionRef = ConnectionRef { node: 1, incarnation: 1, connection: 1 };
+
+/// A bench with the offline session `c`.
+fn offline(queue_limit: u32, discard_oldest: bool) -> Bench {
+    let mut bench = online(queue_limit, discard_oldest);
+    bench.run(disconnect("c", FIRST, false));
+    bench
+}
+
+fn online(queue_limit: u32, discard_oldest: bool) -> Bench {
+    let mut bench = Bench::new();
+    bench.connect(ConnectCommand { queue_limit, discard_oldest, ..connect("c", FIRST) });
+    bench
+}
+
+fn last_outbox(bench: &Bench) -> Arc<OutboxEvent> {
+    bench.state.outbox_after(Position::default(), usize::MAX).pop().unwrap().1
+}
+
+fn to_group(group: &GroupId, queue_limit: u32, discard_oldest: bool) -> Target {
+    Target::Group { group: group.clone(), queue_limit, discard_oldest }
+}
+
+#[test]
+fn a_full_queue_discards_the_new_message_or_the_oldest() {
+    for (discard_oldest, dropped, kept) in [(false, "c", [1, 2]), (true, "a", [2, 3])] {
+        let mut bench = offline(2, discard_oldest);
+        bench.enqueue("c", &message("a"));
+        bench.enqueue("c", &message("b"));
+        let events = bench.enqueue("c", &message("c"));
+        assert_eq!(outbox_of(&events), [format!("drop {dropped}")]);
+        let OutboxEvent::Dropped(report) = &*last_outbox(&bench) else { panic!() };
+        assert_eq!(report.receiver, Receiver::Client("c".into()));
+        assert_eq!((report.reason, report.qos), (DropReason::ClientMessageQueueFull, QoS::AtLeastOnce));
+        assert_eq!(bench.queued_seqs("c"), kept);
+        assert_eq!(bench.state.queued_count(), 2);
+    }
+}
+
+#[test]
+fn what_may_be_in_flight_is_not_discarded() {
+    // A connected client: the first 50 may be in flight.
+    let mut bench = online(52, true);
+    for _ in 0..53 {
+        bench.enqueue("c", &message("t"));
+    }
+    let seqs = bench.queued_seqs("c");
+    assert_eq!((seqs.len(), seqs[49], seqs[50]), (52, 50, 52));
+    let mut bench = online(3, true);
+    for topic in ["a", "b", "c"] {
+        bench.enqueue("c", &message(topic));
+    }
+    assert_eq!(outbox_of(&bench.enqueue("c", &message("d"))), ["drop d"]);
+    // Offline: what was sent before.
+    bench.run(Command::Disconnect {
+        client: "c".into(),
+        connection: FIRST,
+        initiator: crate::signal::Initiator::Unspecified,
+        reason_code: None,
+        will: false,
+        session_expiry_interval_s: None,
+        sent_seq: 1,
+    });
+    assert_eq!(outbox_of(&bench.enqueue("c", &message("e"))), ["drop b"]);
+    assert_eq!(bench.queued_seqs("c"), [1, 3, 4]);
+}
+
+#[test]
+fn messages_of_retained_origin_are_counted_apart() {
+    let mut bench = offline(1, true);
+    let retained = Target::Session {
+        client: "c".into(),
+        qos: QoS::AtLeastOnce,
+        retain: true,
+        subscription_ids: crate::mqtt::SubscriptionIds::new(),
+        retained_origin: true,
+    };
+    let mut enqueue = |topic, target: &Target| {
+        outbox_of(&bench.run(Command::Enqueue { message: message(topic), targets: vec![target.clone()] }).1)
+    };
+    assert_eq!(enqueue("r1", &retained), [""; 0]);
+    assert_eq!(enqueue("r2", &retained), [""; 0]);
+    assert_eq!(enqueue("a", &to_session("c")), [""; 0]);
+    assert_eq!(enqueue("b", &to_session("c")), ["drop a"]);
+    assert_eq!(bench.queued_seqs("c"), [1, 2, 4]);
+    assert_eq!(bench.state.session("c").unwrap().queue.retained_count, 2);
+}
+
+#[test]
+fn a_session_that_is_gone_takes_no_messages() {
+    let mut bench = offline(10, false);
+    assert_eq!(bench.enqueue("nobody", &message("t")), []);
+    bench.now_ms += 100_000;
+    assert_eq!(bench.enqueue("c", &message("t")), []);
+    assert_eq!(bench.state.queued_count(), 0);
+}
+
+#[test]
+fn a_queue_that_grew_is_told_once_for_each_entry_of_the_log() {
+    let mut bench = online(10, false);
+    let enqueue = Command::Enqueue { message: message("t"), targets: vec![to_session("c"), to_session("c")] };
+    let applied = bench.apply_from(1, 1, vec![enqueue.clone(), enqueue]);
+    assert_eq!(applied.events, [Event::Queued { client: "c".into() }]);
+    assert_eq!(bench.state.queued_count(), 4);
+}
+
+#[test]
+fn deliveries_walk_through_their_steps() {
+    let mut bench = online(10, false);
+    for topic in ["a", "b", "c", "d", "e"] {
+        bench.enqueue("c", &message(topic));
+    }
+    assert_eq!(bench.acknowledge("c", FIRST, 2, QueueStep::Received), []);
+    let second = &bench.state.queue_after("c", 1, 1)[0];
+    assert_eq!((second.seq, &second.message), (2, &None));
+    assert_eq!(bench.acknowledge("c", FIRST, 2, QueueStep::Completed), []);
+    assert_eq!(bench.acknowledge("c", FIRST, 1, QueueStep::Completed), []);
+    assert_eq!(bench.acknowledge("c", FIRST, 1, QueueStep::Completed), [], "known already");
+    assert_eq!(outbox_of(&bench.acknowledge("c", FIRST, 3, QueueStep::Expired)), ["expire c"]);
+    let dropped = QueueStep::Dropped(DropReason::MaximumPacketSizeExceeded);
+    assert_eq!(outbox_of(&bench.acknowledge("c", FIRST, 4, dropped)), ["drop d"]);
+    assert_eq!(bench.queued_seqs("c"), [5]);
+    assert_eq!(bench.state.queued_count(), 1);
+}
+
+#[test]
+fn an_expired_message_is_reported_instead_of_queued() {
+    let mut bench = offline(10, false);
+    let now_ms = bench.now_ms;
+    assert_eq!(outbox_of(&bench.enqueue("c", &expiring("a", Some(0), now_ms))), ["expire a"]);
+    assert_eq!(outbox_of(&bench.enqueue("c", &expiring("b", Some(3), now_ms - 3000))), ["expire b"]);
+    assert_eq!(outbox_of(&bench.enqueue("c", &expiring("c", Some(3), now_ms - 2999))), [""; 0]);
+    assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 1));
+}
+
+#[test]
+fn queued_messages_expire_in_order_and_no_more_at_a_time_than_allowed() {
+    let mut bench = offline(10, false);
+    let now_ms = bench.now_ms;
+    for (topic, interval_s) in [("never", None), ("late", Some(9)), ("b", Some(2)), ("a", Some(1)), ("c", Some(2))] {
+        bench.enqueue("c", &expiring(topic, interval_s, now_ms));
+    }
+    assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 1000));
+    bench.now_ms += 2000;
+    assert_eq!(outbox_of(&bench.run(Command::Expire { limit: 2 }).1), ["expire a", "expire b"]);
+    assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 2000));
+    assert_eq!(outbox_of(&bench.run(Command::Expire { limit: 2 }).1), ["expire c"]);
+    assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 9000));
+    assert_eq!(bench.queued_seqs("c"), [1, 2]);
+    assert_eq!(bench.state.queued_count(), 2);
+}
+
+#[test]
+fn what_may_be_in_flight_expires_only_when_the_client_is_gone() {
+    let mut bench = online(100, false);
+    let now_ms = bench.now_ms;
+    for n in 0..52 {
+        bench.enqueue("c", &expiring("t", Some(10 - n / 10), now_ms));
+    }
+    // Entries 51 and 52 are behind what may be in flight.
+    assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 5000));
+    // The client acknowledges one: entry 51 moves up and out of the shard's hands.
+    bench.acknowledge("c", FIRST, 7, QueueStep::Completed);
+    assert_eq!(bench.pass(20_000).len(), 1);
+    assert_eq!(bench.state.next_expiry_ms(), None, "no busy loop about what the node has to decide");
+    bench.acknowledge("c", FIRST, 1, QueueStep::Received);
+    bench.run(disconnect("c", FIRST, false));
+    assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 5000));
+    assert_eq!(bench.pass(0).len(), 49);
+    assert_eq!(bench.queued_seqs("c"), [1], "after PUBREC nothing expires");
+    // Back online the shield is up again.
+    bench.connect(connect("c", FIRST));
+    let fresh = expiring("t", Some(1), bench.now_ms);
+    bench.enqueue("c", &fresh);
+    assert_eq!(bench.state.next_expiry_ms(), None);
+}
+
+#[test]
+fn a_removed_session_does_not_report_its_queue() {
+    let mut bench = offline(10, false);
+    let now_ms = bench.now_ms;
+    bench.enqueue("c", &expiring("t", Some(200), now_ms));
+    bench.enqueue("c", &message("u"));
+    let events = bench.pass(100_000);
+    assert_eq!(events, [Event::SessionRemoved { client: "c".into() }]);
+    assert_eq!(bench.pass(1_000_000), []);
+    assert_eq!((bench.state.queued_count(), bench.state.next_expiry_ms()), (0, None));
+}
+
+#[test]
+fn a_shared_subscription_has_one_queue() {
+    let mut bench = Bench::new();
+    let id = group("g", "t/+");
+    let qos2 = Arc::new(Message { qos: QoS::ExactlyOnce, retain: true, ..Message::clone(&message("t/1")) });
+    let mut enqueue = |message: &Arc<Message>, limit, oldest| {
+        bench.run(Command::Enqueue { message: message.clone(), targets: vec![to_group(&id, limit, oldest)] }).1
+    };
+    assert_eq!(enqueue(&qos2, 1, false), [Event::GroupQueued { group: id.clone() }]);
+    assert_eq!(outbox_of(&enqueue(&message("t/2"), 1, false)), ["drop t/2"]);
+    assert_eq!(outbox_of(&enqueue(&message("t/3"), 1, true)), ["drop t/1"]);
+    let OutboxEvent::Dropped(report) = &*last_outbox(&bench) else { panic!() };
+    assert_eq!(report.receiver, Receiver::SharedSubscription("$share/g/t/+".into()));
+    assert_eq!(report.qos, QoS::AtLeastOnce, "the most a member can have");
+    let expired = expiring("t/4", Some(1), bench.now_ms);
+    bench.run(Command::Enqueue { message: expired, targets: vec![to_group(&id, 5, true)] });
+    assert_eq!(outbox_of(&bench.pass(1000)), ["expire t/4"]);
+
+    let seqs: Vec<_> = bench.state.group_queue_after(&id, 0, 10).iter().map(|entry| entry.seq).collect();
+    assert_eq!(seqs, [2]);
+    bench.run(Command::AcknowledgeShared { group: id.clone(), steps: vec![(2, QueueStep::Completed)] });
+    assert_eq!(bench.state.queued_count(), 0);
+    bench.run(Command::Enqueue { message: message("t/5"), targets: vec![to_group(&id, 5, true)] });
+    let (_, events) = bench.run(Command::RemoveGroup { group: id.clone() });
+    assert_eq!(events, [Event::GroupRemoved { group: id.clone() }]);
+    assert_eq!(bench.run(Command::RemoveGroup { group: id.clone() }).1, []);
+    assert_eq!((bench.state.queued_count(), bench.state.group(&id)), (0, None));
+}
+
+#[test]
+fn qos2_publish_with_a_known_packet_id_is_not_published_twice() {
+    let mut bench = online(10, false);
+    let packet_id = PacketId::new(9).unwrap();
+    let receive = |connection| {
+        let (client, message) = ("c".into(), message("t"));
+        Command::Receive { client, connection, packet_id, message, dead: false }
+    };
+    let (outcome, events) = bench.run(receive(FIRST));
+    assert_eq!((outcome, outbox_of(&events)), (Outcome::Received { duplicate: false }, vec!["publish t".to_owned()]));
+    assert!(matches!(&*last_outbox(&bench), OutboxEvent::Publish { dead_known: true, .. }));
+    assert_eq!(bench.run(receive(FIRST)), (Outcome::Received { duplicate: true }, Vec::new()));
+    bench.run(disconnect("c", FIRST, false));
+    let again = on(2, 1, 1);
+    bench.connect(connect("c", again));
+    assert_eq!(bench.run(receive(again)).0, Outcome::Received { duplicate: true });
+    let release = Command::Release { client: "c".into(), connection: again, packet_id };
+    assert_eq!(bench.run(release.clone()), (Outcome::Done, Vec::new()));
+    assert_eq!(bench.run(release), (Outcome::Done, Vec::new()));
+    assert_eq!(bench.run(receive(again)).0, Outcome::Received { duplicate: false });
+}
+
+#[test]
+fn a_part_of_an_outbox_is_taken_once() {
+    let mut bench = offline(10, false);
+    let source = ShardId(3);
+    let at = |index| Position { index, ordinal: 1 };
+    let take = |from, to| {
+        Command::Take(Box::new(TakeCommand {
+            source,
+            from,
+            to,
+            enqueue: vec![(message("t"), vec![to_session("c")])],
+            retain: vec![message("r")],
+            republish: vec![message("$dead/x")],
+        }))
+    };
+    let (_, events) = bench.run(take(Position::default(), at(5)));
+    assert_eq!(outbox_of(&events), ["publish $dead/x"]);
+    assert!(matches!(&*last_outbox(&bench), OutboxEvent::Publish { dead_known: false, .. }));
+    assert_eq!(bench.state.taken(source), at(5));
+    // Again, from elsewhere, and backwards.
+    for (from, to) in [(Position::default(), at(5)), (at(4), at(9)), (at(6), at(9)), (at(5), at(4))] {
+        assert_eq!(bench.run(take(from, to)), (Outcome::Done, Vec::new()));
+    }
+    assert_eq!((bench.state.queued_count(), bench.state.retained_count()), (1, 1));
+    assert_eq!(bench.run(take(at(5), at(9))).1.len(), 2);
+    assert_eq!(bench.state.taken(source), at(9));
+    assert_eq!(bench.state.taken(ShardId(4)), Position::default());
+}
+
+#[test]
+fn the_outbox_is_read_by_position_and_cut() {
+    let mut bench = Bench::new();
+    let clients = ["a", "b", "c"];
+    let connects = clients.map(|client| Command::Connect(Box::new(connect(client, on(1, 1, 1))))).to_vec();
+    bench.apply_from(1, 1, connects);
+    bench.run(Command::NodeDown { node: 1, incarnation: 1 });
+    let at = |index, ordinal| Position { index, ordinal };
+    let read = |bench: &Bench, after, max| -> Vec<Position> {
+        bench.state.outbox_after(after, max).into_iter().map(|(position, _)| position).collect()
+    };
+    assert_eq!(read(&bench, at(1, 2), 3), [at(1, 3), at(2, 1), at(2, 2)]);
+    assert_eq!(bench.state.outbox_bounds(), (at(2, 3), at(0, 0)));
+    bench.run(Command::TrimOutbox { through: at(2, 1) });
+    assert_eq!(read(&bench, at(0, 0), 9), [at(2, 2), at(2, 3)]);
+    bench.run(Command::TrimOutbox { through: at(1, 1) });
+    assert_eq!(bench.state.outbox_bounds(), (at(2, 3), at(2, 1)));
+    bench.run(Command::TrimOutbox { through: at(9, 9) });
+    assert_eq!(bench.state.outbox_bounds(), (at(2, 3), at(2, 3)));
+}
+
+#[test]
+fn a_topic_has_one_retained_message() {
+    let mut bench = Bench::new();
+    let now_ms = bench.now_ms;
+    let mut retain = |message: Arc<Message>| bench.run(Command::Retain { message });
+    assert_eq!(retain(expiring("t", Some(5), now_ms)), (Outcome::Done, Vec::new()));
+    retain(expiring("t", Some(8), now_ms));
+    retain(message("u"));
+    assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 8000));
+    assert_eq!(bench.state.retained_matching("t", now_ms + 7999).len(), 1);
+    assert_eq!(bench.state.retained_matching("t", now_ms + 8000).len(), 0);
+    assert_eq!(bench.pass(8000), [], "an expired retained message is not reported");
+    assert_eq!(bench.state.retained_count(), 1);
+    assert!(bench.state.retained_bytes() > 0);
+    let empty = Arc::new(Message { payload: Bytes::new(), ..Message::clone(&message("u")) });
+    bench.run(Command::Retain { message: empty });
+    assert_eq!((bench.state.retained_count(), bench.state.retained_bytes()), (0, 0));
+    assert_eq!(bench.state.next_expiry_ms(), None);
+}

@@ -1,0 +1,163 @@
+//! What can be done to a stored queue: push with limits, take out, shield what may be in flight. Plain data, no reports.
+
+use super::session::{Queue, QueueEntry, QueueHead};
+
+/// The largest send window of a client (spec/hivemq.md 2.5). Entries are sent in order, so what is in flight lies among the first
+/// so many of the queue.
+pub(super) const IN_FLIGHT_MAX: usize = 50;
+
+/// Limit of entries of retained origin in one queue (spec/hivemq.md 2.2).
+pub(super) const RETAINED_ORIGIN_MAX: usize = 100_000;
+
+/// What became of a pushed entry.
+#[derive(Debug, PartialEq)]
+pub(super) enum Pushed {
+    Queued {
+        seq: u64,
+    },
+    /// Queued, and the oldest that could go went.
+    QueuedInstead {
+        seq: u64,
+        discarded: Box<QueueEntry>,
+    },
+    Refused,
+}
+
+impl Queue {
+    /// Appends an entry, whose `seq` is given here, within the limits of spec/hivemq.md 2.2: entries of retained origin and the others
+    /// are counted apart.
+    pub(super) fn push(&mut self, head: &mut QueueHead, mut entry: QueueEntry) -> Pushed {
+        let retained = self.retained_count as usize;
+        let is_full = if entry.retained_origin {
+            retained >= RETAINED_ORIGIN_MAX
+        } else {
+            self.entries.len().saturating_sub(retained) >= head.limit as usize
+        };
+        let mut discarded = None;
+        if is_full {
+            let oldest = if head.discard_oldest { self.oldest_discardable(head.sent_seq, entry.retained_origin) } else { None };
+            discarded = oldest.and_then(|index| self.take(index));
+            if discarded.is_none() {
+                return Pushed::Refused;
+            }
+        }
+        let seq = head.next_seq;
+        head.next_seq += 1;
+        entry.seq = seq;
+        self.append(entry);
+        match discarded {
+            Some(entry) => Pushed::QueuedInstead { seq, discarded: Box::new(entry) },
+            None => Pushed::Queued { seq },
+        }
+    }
+
+    /// Appends an entry that has its `seq` already.
+    pub(super) fn append(&mut self, entry: QueueEntry) {
+        self.retained_count += u32::from(entry.retained_origin);
+        if self.entries.len() >= self.shielded {
+            self.watch(&entry);
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// Takes an entry out.
+    pub(super) fn take(&mut self, index: usize) -> Option<QueueEntry> {
+        let entry = self.entries.remove(index)?;
+        self.retained_count -= u32::from(entry.retained_origin);
+        self.unwatch_entry(&entry);
+        // The entry behind the shield moved under it.
+        if index < self.shielded && !self.expiring.is_empty() && self.entries.len() >= self.shielded {
+            self.unwatch(self.shielded - 1);
+        }
+        Some(entry)
+    }
+
+    /// Forgets the message of an entry: it waits for PUBCOMP and can't expire any more.
+    pub(super) fn forget_message(&mut self, index: usize) {
+        self.unwatch(index);
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.message = None;
+        }
+    }
+
+    /// Where the entry with that `seq` is.
+    pub(super) fn find(&self, seq: u64) -> Option<usize> {
+        // Acknowledgements come nearly always in order.
+        if self.entries.front().is_some_and(|entry| entry.seq == seq) {
+            return Some(0);
+        }
+        self.entries.binary_search_by_key(&seq, |entry| entry.seq).ok()
+    }
+
+    /// Up to `max` entries with `seq > after`.
+    pub(super) fn after(&self, after: u64, max: usize) -> Vec<QueueEntry> {
+        let start = self.entries.partition_point(|entry| entry.seq <= after);
+        self.entries.range(start..).take(max).cloned().collect()
+    }
+
+    /// The highest `seq` among those that may have been sent on a connection of which nothing else is known.
+    pub(super) fn last_possibly_sent(&self) -> u64 {
+        let last = self.entries.len().min(IN_FLIGHT_MAX);
+        last.checked_sub(1).and_then(|index| self.entries.get(index)).map_or(0, |entry| entry.seq)
+    }
+
+    /// Shields the first `count` entries from expiry and discarding.
+    pub(super) fn shield(&mut self, count: usize) {
+        let before = std::mem::replace(&mut self.shielded, count).min(self.entries.len());
+        let after = count.min(self.entries.len());
+        for index in before..after {
+            self.unwatch(index);
+        }
+        for index in after..before {
+            if let Some(entry) = self.entries.get(index)
+                && let Some(key) = expiry_key(entry)
+            {
+                self.expiring.insert(key);
+            }
+        }
+    }
+
+    /// When the first entry that is not shielded expires, wall clock ms.
+    pub(super) fn next_expiry_ms(&self) -> Option<u64> {
+        self.expiring.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Takes out the entry that expires first.
+    pub(super) fn take_first_expiring(&mut self) -> Option<QueueEntry> {
+        let (_, seq) = self.expiring.pop_first()?;
+        let index = self.find(seq)?;
+        self.take(index)
+    }
+
+    /// The oldest entry of the same kind that is not in flight. An entry after PUBREC is in flight by definition.
+    fn oldest_discardable(&self, sent_seq: u64, retained_origin: bool) -> Option<usize> {
+        let unsent = self.entries.partition_point(|entry| entry.seq <= sent_seq);
+        let start = unsent.max(self.shielded).min(self.entries.len());
+        let found = self.entries.range(start..).position(|e| e.retained_origin == retained_origin && e.message.is_some());
+        found.map(|offset| start + offset)
+    }
+
+    fn watch(&mut self, entry: &QueueEntry) {
+        if let Some(key) = expiry_key(entry) {
+            self.expiring.insert(key);
+        }
+    }
+
+    fn unwatch(&mut self, index: usize) {
+        if let Some(key) = self.entries.get(index).and_then(expiry_key) {
+            self.expiring.remove(&key);
+        }
+    }
+
+    fn unwatch_entry(&mut self, entry: &QueueEntry) {
+        if let Some(key) = expiry_key(entry) {
+            self.expiring.remove(&key);
+        }
+    }
+}
+
+/// (expiry, `seq`) of an entry that can expire.
+fn expiry_key(entry: &QueueEntry) -> Option<(u64, u64)> {
+    let at_ms = entry.message.as_ref()?.expires_at_ms()?;
+    Some((at_ms, entry.seq))
+}

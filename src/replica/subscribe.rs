@@ -1,0 +1,67 @@
+//! Subscriptions of sessions.
+
+use bytestring::ByteString;
+
+use super::apply::{Scope, superseded};
+use super::command::SubscriptionRecord;
+use super::event::{Event, Outcome};
+use super::ids::ConnectionRef;
+use super::record_key::RecordKey;
+use super::session::Session;
+use super::state::State;
+use crate::mqtt::SubscriptionFilter;
+
+impl State {
+    /// The client's session, if `connection` is its current one.
+    pub(super) fn session_of(&mut self, client: &ByteString, connection: ConnectionRef) -> Option<&mut Session> {
+        self.sessions.get_mut(client).filter(|session| session.connection == Some(connection))
+    }
+
+    /// Adds or replaces subscriptions [MQTT-3.8.4-3].
+    pub(super) fn subscribe(
+        &mut self,
+        scope: &mut Scope,
+        client: &ByteString,
+        connection: ConnectionRef,
+        subscriptions: &[SubscriptionRecord],
+    ) -> Outcome {
+        let Some(session) = self.sessions.get_mut(client).filter(|session| session.connection == Some(connection)) else {
+            return superseded();
+        };
+        let mut existed = Vec::with_capacity(subscriptions.len());
+        for subscription in subscriptions {
+            let former = session.subscriptions.insert(subscription.filter.clone(), subscription.clone());
+            existed.push(former.is_some());
+            self.subscription_count += usize::from(former.is_none());
+            if former.as_ref() != Some(subscription) {
+                self.dirty.mark(RecordKey::Subscription(client.clone(), subscription.filter.clone()));
+                scope.tell(Event::Subscribed { client: client.clone(), subscription: subscription.clone() });
+            }
+        }
+        Outcome::Subscribed(existed)
+    }
+
+    /// Removes subscriptions; what is queued already stays [MQTT-3.10.4-3].
+    pub(super) fn unsubscribe(
+        &mut self,
+        scope: &mut Scope,
+        client: &ByteString,
+        connection: ConnectionRef,
+        filters: &[SubscriptionFilter],
+    ) -> Outcome {
+        let Some(session) = self.sessions.get_mut(client).filter(|session| session.connection == Some(connection)) else {
+            return superseded();
+        };
+        let mut existed = Vec::with_capacity(filters.len());
+        for filter in filters {
+            let found = session.subscriptions.remove(filter).is_some();
+            existed.push(found);
+            if found {
+                self.subscription_count -= 1;
+                self.dirty.mark(RecordKey::Subscription(client.clone(), filter.clone()));
+                scope.tell(Event::Unsubscribed { client: client.clone(), filter: filter.clone() });
+            }
+        }
+        Outcome::Unsubscribed(existed)
+    }
+}
