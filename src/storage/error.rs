@@ -1,6 +1,6 @@
 //! What can go wrong with the data directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Errors name the file or directory and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -17,12 +17,37 @@ pub enum StorageError {
         "data directory {path} belongs to {found}, not to {expected}; use another --data directory or restore the configuration"
     )]
     WrongOwner { path: PathBuf, found: String, expected: String },
-    #[error("data directory {path} is used by another process (pid file {lock}); stop it or use another --data directory")]
-    Locked { path: PathBuf, lock: PathBuf },
+    #[error("data directory {path} is used by process {pid} (pid file {lock}); stop it or use another --data directory")]
+    Locked { path: PathBuf, lock: PathBuf, pid: String },
     #[error("{file} is damaged at {offset}: {what}")]
     Damaged { file: PathBuf, offset: String, what: String },
     #[error("storage stopped after a failed write: {0}")]
     Poisoned(String),
     #[error("storage: {0}")]
     Engine(String),
+}
+
+impl StorageError {
+    pub(super) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    pub(super) fn damaged(file: &Path, offset: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Damaged { file: file.to_owned(), offset: offset.into(), what: what.into() }
+    }
+
+    /// Maps an error of the engine that came up while `doing` (a place such as `group 3 index 17`) in the database at `dir`.
+    pub(super) fn engine(dir: &Path, doing: &str, error: fjall::Error) -> Self {
+        use fjall::{Error, LsmError};
+        match error {
+            Error::Io(source) | Error::Storage(LsmError::Io(source)) => Self::io(dir, source),
+            Error::Poisoned => Self::Poisoned(format!("{}: {doing}: an earlier write failed", dir.display())),
+            Error::Storage(what) => Self::damaged(dir, doing, what.to_string()),
+            Error::JournalRecovery(what) => Self::damaged(dir, doing, what.to_string()),
+            Error::Unrecoverable | Error::InvalidTrailer | Error::InvalidTag(_) | Error::InvalidVersion(_) => {
+                Self::damaged(dir, doing, format!("{error:?}"))
+            }
+            other => Self::Engine(format!("{}: {doing}: {other:?}", dir.display())),
+        }
+    }
 }

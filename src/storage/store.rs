@@ -1,8 +1,16 @@
-//! The data directory as a whole: skeleton of its interface.
+//! The data directory as a whole.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
+use super::directory::Directory;
+use super::file_log::FileLogs;
+use super::file_state::FileStates;
+use super::identity::{ClosedAt, IdentityFile, Stored};
+use super::memory::Memory;
+use super::stats::{Health, StorageStats};
 use super::{Identity, LogStore, StateStore, StorageError};
 
 /// `persistence/mode`.
@@ -12,41 +20,195 @@ pub enum Mode {
     InMemory,
 }
 
-/// An open data directory.
-pub struct Storage {}
+/// An open data directory. Dropping it writes what is pending, ends its threads and releases the directory; handles that outlive it refuse
+/// everything.
+pub struct Storage {
+    identity: Mutex<Stored>,
+    health: Arc<Health>,
+    backend: Backend,
+}
+
+enum Backend {
+    Memory(Memory),
+    File(Files),
+}
+
+struct Files {
+    logs: FileLogs,
+    states: FileStates,
+    identity: IdentityFile,
+    /// Last: the lock is given back when all else is closed.
+    _directory: Directory,
+}
 
 impl Storage {
     /// Opens or creates the directory for a node of that name; `now_ms` seeds the incarnation. Refuses a directory of another node, of
-    /// another shard count, of a newer format, or in use.
-    pub fn open(_path: &Path, _mode: Mode, _node_name: &str, _shards: u16, _now_ms: u64) -> Result<Self, StorageError> {
-        Err(StorageError::Engine("not built yet".into()))
+    /// another shard count, of a newer format, or in use. `in-memory` does not touch `path`.
+    pub fn open(path: &Path, mode: Mode, node_name: &str, shards: u16, now_ms: u64) -> Result<Self, StorageError> {
+        if shards >= u16::MAX - 1 {
+            return Err(StorageError::Engine(format!("{shards} shards are too many")));
+        }
+        let health = Arc::<Health>::default();
+        let (backend, identity) = match mode {
+            Mode::InMemory => (Backend::Memory(Memory::new(shards + 1, &health)), new_identity(node_name, shards, now_ms)),
+            Mode::File => {
+                let (files, identity) = Files::open(path, node_name, shards, now_ms, &health)?;
+                (Backend::File(files), identity)
+            }
+        };
+        Ok(Self { identity: Mutex::new(identity), health, backend })
     }
 
     pub fn identity(&self) -> Identity {
-        Identity { node_name: String::new(), cluster_id: None, shards: 0, incarnation: 0, promised_to: None }
+        self.identity.lock().identity.clone()
     }
 
     /// Durable on return. A cluster id, once set, cannot be changed.
-    pub fn set_cluster_id(&self, _cluster_id: &str) -> Result<(), StorageError> {
-        Ok(())
+    pub fn set_cluster_id(&self, cluster_id: &str) -> Result<(), StorageError> {
+        self.change_identity(|identity, path| match &identity.cluster_id {
+            Some(found) if found != cluster_id => Err(wrong_owner(path, "cluster", found, cluster_id)),
+            _ => {
+                identity.cluster_id = Some(cluster_id.to_owned());
+                Ok(())
+            }
+        })
     }
 
     /// Durable on return.
-    pub fn set_promise(&self, _founder: Option<&str>) -> Result<(), StorageError> {
-        Ok(())
+    pub fn set_promise(&self, founder: Option<&str>) -> Result<(), StorageError> {
+        self.change_identity(|identity, _| {
+            identity.promised_to = founder.map(str::to_owned);
+            Ok(())
+        })
     }
 
-    /// A newer incarnation for a process that was declared dead while it lives.
-    pub fn renew_incarnation(&self, _now_ms: u64) -> Result<u64, StorageError> {
-        Ok(0)
+    /// A newer incarnation for a process that was declared dead while it lives. Durable on return.
+    pub fn renew_incarnation(&self, now_ms: u64) -> Result<u64, StorageError> {
+        self.change_identity(|identity, _| {
+            identity.incarnation = next_incarnation(identity, now_ms);
+            Ok(identity.incarnation)
+        })
     }
 
     /// Group 0 is `meta`, group `1 + k` is shard `k`.
-    pub fn log(&self, _group: u16) -> Result<Arc<dyn LogStore>, StorageError> {
-        Err(StorageError::Engine("not built yet".into()))
+    pub fn log(&self, group: u16) -> Result<Arc<dyn LogStore>, StorageError> {
+        let log = match &self.backend {
+            Backend::Memory(memory) => memory.log(group),
+            Backend::File(files) => files.logs.group(group),
+        };
+        log.ok_or_else(|| no_group(group))
     }
 
-    pub fn state(&self, _group: u16) -> Result<Arc<dyn StateStore>, StorageError> {
-        Err(StorageError::Engine("not built yet".into()))
+    pub fn state(&self, group: u16) -> Result<Arc<dyn StateStore>, StorageError> {
+        let state = match &self.backend {
+            Backend::Memory(memory) => memory.state(group),
+            Backend::File(files) => files.states.group(group),
+        };
+        state.ok_or_else(|| no_group(group))
     }
+
+    pub fn stats(&self) -> StorageStats {
+        self.health.stats()
+    }
+
+    fn change_identity<R>(
+        &self,
+        change: impl FnOnce(&mut Identity, &Path) -> Result<R, StorageError>,
+    ) -> Result<R, StorageError> {
+        let mut current = self.identity.lock();
+        let mut changed = current.clone();
+        let result = match &self.backend {
+            Backend::Memory(_) => change(&mut changed.identity, Path::new("in-memory"))?,
+            Backend::File(files) => {
+                let result = change(&mut changed.identity, files.identity.path())?;
+                if changed != *current {
+                    files.identity.write(&changed)?;
+                }
+                result
+            }
+        };
+        *current = changed;
+        Ok(result)
+    }
+
+    #[cfg(test)]
+    pub(super) fn fail_next_log_write(&self) {
+        if let Backend::File(files) = &self.backend {
+            files.logs.fail_next_write();
+        }
+    }
+}
+
+impl Files {
+    fn open(
+        path: &Path,
+        node_name: &str,
+        shards: u16,
+        now_ms: u64,
+        health: &Arc<Health>,
+    ) -> Result<(Self, Stored), StorageError> {
+        let directory = Directory::claim(path)?;
+        let file = IdentityFile::in_directory(path);
+        let mut stored = match file.read()? {
+            Some(stored) => {
+                check_owner(file.path(), &stored.identity, node_name, shards)?;
+                stored
+            }
+            None if directory.raft().exists() || directory.state().exists() => {
+                return Err(StorageError::damaged(file.path(), "byte 0", "it is missing beside stored data"));
+            }
+            None => {
+                let stored = new_identity(node_name, shards, 0);
+                file.write(&stored)?;
+                stored
+            }
+        };
+        let (initialised, closed_at) = (stored.initialised, stored.closed_at);
+        let logs = FileLogs::open(directory.raft(), shards + 1, initialised, closed_at.map(|at| at.log), health.clone())?;
+        let states = FileStates::open(directory.state(), shards + 1, initialised, closed_at.map(|at| at.state), health.clone())?;
+        stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
+        stored = Stored { initialised: true, closed_at: None, ..stored };
+        file.write(&stored)?;
+        Ok((Self { logs, states, identity: file, _directory: directory }, stored))
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        let Backend::File(files) = &self.backend else { return };
+        let (log, state) = (files.logs.close(), files.states.close());
+        let (Some(log), Some(state)) = (log, state) else { return };
+        let mut stored = self.identity.lock();
+        stored.closed_at = Some(ClosedAt { log, state });
+        if let Err(error) = files.identity.write(&stored) {
+            tracing::warn!(%error, "the next start cannot tell that the storage was closed cleanly");
+        }
+    }
+}
+
+fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {
+    let identity = Identity { node_name: node_name.to_owned(), cluster_id: None, shards, incarnation, promised_to: None };
+    Stored { identity, initialised: false, closed_at: None }
+}
+
+fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {
+    identity.incarnation.saturating_add(1).max(now_ms)
+}
+
+fn check_owner(path: &Path, found: &Identity, node_name: &str, shards: u16) -> Result<(), StorageError> {
+    if found.node_name != node_name {
+        return Err(wrong_owner(path, "node", &found.node_name, node_name));
+    }
+    if found.shards != shards {
+        return Err(wrong_owner(path, "a cluster with shard count", &found.shards.to_string(), &shards.to_string()));
+    }
+    Ok(())
+}
+
+fn wrong_owner(path: &Path, what: &str, found: &str, expected: &str) -> StorageError {
+    StorageError::WrongOwner { path: path.to_owned(), found: format!("{what} {found}"), expected: format!("{what} {expected}") }
+}
+
+fn no_group(group: u16) -> StorageError {
+    StorageError::Engine(format!("there is no group {group}"))
 }

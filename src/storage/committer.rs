@@ -1,0 +1,267 @@
+//! The one thread that writes the Raft logs of all groups.
+//!
+//! Groups put what they want to write on one list. The committer takes all there is, writes it as one batch, flushes once, and then tells
+//! everybody in order; meanwhile the list fills again. Later operations on a key replace earlier ones within the batch, for the engine
+//! leaves open which of two writes of a key in one batch wins.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
+
+use bytes::Bytes;
+use fjall::{Database, Keyspace, PersistMode};
+use parking_lot::{Condvar, Mutex, RwLock};
+use smallvec::SmallVec;
+
+use super::StorageError;
+use super::log::Flushed;
+use super::log_index::LogIndex;
+use super::record::seal;
+use super::stats::Health;
+
+/// Latest entries of a group kept in memory once they are written.
+const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// A purge can be long: keys written in one batch.
+const BATCH_KEYS_MAX: usize = 16_384;
+
+/// Keys: `group u16 BE | index u64 BE` for entries; `0xFFFF | kind u8 | group u16 BE` for votes and purge marks; groups stay below 0xFFFF.
+pub(super) type Key = SmallVec<[u8; 10]>;
+
+pub(super) fn entry_key(group: u16, index: u64) -> Key {
+    group.to_be_bytes().into_iter().chain(index.to_be_bytes()).collect()
+}
+
+pub(super) fn vote_key(group: u16) -> Key {
+    [0xFF, 0xFF, b'v'].into_iter().chain(group.to_be_bytes()).collect()
+}
+
+pub(super) fn purged_key(group: u16) -> Key {
+    [0xFF, 0xFF, b'p'].into_iter().chain(group.to_be_bytes()).collect()
+}
+
+/// Number of the last batch; written with each.
+pub(super) const BATCH_NUMBER_KEY: &[u8] = &[0xFF, 0xFF, b'n'];
+
+/// One group, shared by its handles and the committer.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) id: u16,
+    pub(super) index: RwLock<LogIndex>,
+}
+
+pub(super) enum Change {
+    Append {
+        entries: Vec<(u64, Bytes)>,
+        epoch: u64,
+        flushed: Flushed,
+    },
+    /// Removes the keys from the last to the first: interrupted, the rest is still contiguous.
+    Truncate {
+        removed: std::ops::Range<u64>,
+        done: Done,
+    },
+    Purge {
+        removed: std::ops::Range<u64>,
+        through: u64,
+        marker: Bytes,
+        done: Done,
+    },
+    Vote {
+        vote: Bytes,
+        done: Done,
+    },
+}
+
+pub(super) type Done = SyncSender<Result<(), StorageError>>;
+
+/// Where a blocked caller waits.
+pub(super) fn done() -> (Done, Receiver<Result<(), StorageError>>) {
+    sync_channel(1)
+}
+
+#[derive(Clone)]
+pub(super) struct LogEngine {
+    pub(super) db: Database,
+    pub(super) keyspace: Keyspace,
+}
+
+#[derive(Default)]
+struct Pending {
+    changes: Vec<(Arc<Group>, Change)>,
+    stopped: bool,
+}
+
+/// Shared by the committer and all handles.
+pub(super) struct Shared {
+    pub(super) dir: PathBuf,
+    pub(super) health: Arc<Health>,
+    /// `None` after the close: handles that outlive the storage do not keep the database open.
+    pub(super) engine: RwLock<Option<LogEngine>>,
+    pending: Mutex<Pending>,
+    wake: Condvar,
+    #[cfg(test)]
+    pub(super) fail_next_write: std::sync::atomic::AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn new(dir: PathBuf, health: Arc<Health>, engine: LogEngine) -> Self {
+        Self {
+            dir,
+            health,
+            engine: RwLock::new(Some(engine)),
+            pending: Mutex::default(),
+            wake: Condvar::new(),
+            #[cfg(test)]
+            fail_next_write: false.into(),
+        }
+    }
+
+    /// Called with the group's lock held, so that the list has the order in which the index changed.
+    pub(super) fn submit(&self, group: &Arc<Group>, change: Change) -> Result<(), StorageError> {
+        let mut pending = self.pending.lock();
+        if pending.stopped {
+            return Err(closed());
+        }
+        pending.changes.push((group.clone(), change));
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn stop(&self) {
+        self.pending.lock().stopped = true;
+        self.wake.notify_one();
+    }
+
+    pub(super) fn engine(&self) -> Result<LogEngine, StorageError> {
+        self.health.check()?;
+        self.engine.read().clone().ok_or_else(closed)
+    }
+
+    /// All there is; waits for something. Nothing: stopped.
+    fn take(&self) -> Vec<(Arc<Group>, Change)> {
+        let mut pending = self.pending.lock();
+        while pending.changes.is_empty() && !pending.stopped {
+            self.wake.wait(&mut pending);
+        }
+        std::mem::take(&mut pending.changes)
+    }
+}
+
+pub(super) fn closed() -> StorageError {
+    StorageError::Poisoned("it was closed".into())
+}
+
+/// Body of the thread. Ends when stopped and nothing is pending; returns the number of the last batch.
+pub(super) fn run(shared: &Shared, mut batch_number: u64) -> u64 {
+    loop {
+        let changes = shared.take();
+        if changes.is_empty() {
+            return batch_number;
+        }
+        let result = shared.engine().and_then(|engine| write(shared, &engine, &changes, &mut batch_number));
+        if let Err(error) = &result {
+            shared.health.poison(error);
+        }
+        let outcome = || result.is_ok().then_some(()).map_or_else(|| shared.health.check(), Ok);
+        for (group, change) in changes {
+            finish(&group, change, outcome());
+        }
+    }
+}
+
+fn write(
+    shared: &Shared,
+    engine: &LogEngine,
+    changes: &[(Arc<Group>, Change)],
+    batch_number: &mut u64,
+) -> Result<(), StorageError> {
+    let mut batch = Batch { shared, engine, batch_number, staged: BTreeMap::new() };
+    for (group, change) in changes {
+        match change {
+            Change::Append { entries, .. } => {
+                for (index, entry) in entries {
+                    batch.put(entry_key(group.id, *index), entry);
+                }
+            }
+            Change::Truncate { removed, .. } => {
+                for index in removed.clone().rev() {
+                    batch.remove(entry_key(group.id, index))?;
+                }
+            }
+            Change::Purge { removed, through, marker, .. } => {
+                // First: should the removals not get to their end, the next start finishes them.
+                batch.put(purged_key(group.id), &purged_value(*through, marker));
+                for index in removed.clone() {
+                    batch.remove(entry_key(group.id, index))?;
+                }
+            }
+            Change::Vote { vote, .. } => batch.put(vote_key(group.id), vote),
+        }
+    }
+    batch.flush()
+}
+
+fn finish(group: &Group, change: Change, result: Result<(), StorageError>) {
+    match change {
+        Change::Append { entries, epoch, flushed } => {
+            if let (Ok(()), Some((last, _))) = (&result, entries.last()) {
+                group.index.write().written(epoch, last + 1, TAIL_BYTES_MAX);
+            }
+            if catch_unwind(AssertUnwindSafe(|| flushed(result))).is_err() {
+                tracing::error!(group = group.id, "a flush callback panicked");
+            }
+        }
+        // A caller that went away does not need to know.
+        Change::Truncate { done, .. } | Change::Purge { done, .. } | Change::Vote { done, .. } => drop(done.send(result)),
+    }
+}
+
+/// Writes staged so far. Each batch is flushed before the next is written; `journal_check` relies on it.
+struct Batch<'a> {
+    shared: &'a Shared,
+    engine: &'a LogEngine,
+    batch_number: &'a mut u64,
+    staged: BTreeMap<Key, Option<Vec<u8>>>,
+}
+
+impl Batch<'_> {
+    fn put(&mut self, key: Key, value: &[u8]) {
+        let value = seal(&key, value);
+        self.staged.insert(key, Some(value));
+    }
+
+    fn remove(&mut self, key: Key) -> Result<(), StorageError> {
+        self.staged.insert(key, None);
+        if self.staged.len() >= BATCH_KEYS_MAX { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        #[cfg(test)]
+        if self.shared.fail_next_write.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(StorageError::io(&self.shared.dir, std::io::ErrorKind::StorageFull.into()));
+        }
+        let next = *self.batch_number + 1;
+        let started = Instant::now();
+        let LogEngine { db, keyspace } = self.engine;
+        let mut batch = db.batch().durability(Some(PersistMode::SyncData));
+        for (key, value) in std::mem::take(&mut self.staged) {
+            match value {
+                Some(value) => batch.insert(keyspace, key.as_slice(), value),
+                None => batch.remove(keyspace, key.as_slice()),
+            }
+        }
+        batch.insert(keyspace, BATCH_NUMBER_KEY, seal(BATCH_NUMBER_KEY, &next.to_be_bytes()));
+        batch.commit().map_err(|error| StorageError::engine(&self.shared.dir, "write of the log", error))?;
+        *self.batch_number = next;
+        self.shared.health.flushed(started.elapsed());
+        Ok(())
+    }
+}
+
+/// `through u64 BE | marker`.
+fn purged_value(through: u64, marker: &[u8]) -> Vec<u8> {
+    [&through.to_be_bytes(), marker].concat()
+}

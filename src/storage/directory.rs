@@ -1,0 +1,79 @@
+//! The data directory on the file system: created, writable, and used by one process at a time.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::StorageError;
+
+const LOCK_FILE: &str = "lock";
+
+/// A directory held by this process. The lock belongs to the open file: it is gone when the process dies, however it dies.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    /// Creates the directory if needed and takes its lock.
+    pub(super) fn claim(path: &Path) -> Result<Self, StorageError> {
+        let io = |error| StorageError::io(path, error);
+        fs::create_dir_all(path).map_err(io)?;
+        let lock_path = path.join(LOCK_FILE);
+        let mut lock = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&lock_path).map_err(io)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                let pid = lock.read_to_string(&mut pid).ok().map(|_| pid.trim().to_owned());
+                let pid = pid.filter(|pid| !pid.is_empty()).unwrap_or_else(|| "unknown".into());
+                return Err(StorageError::Locked { path: path.to_owned(), lock: lock_path, pid });
+            }
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        write_pid(&mut lock).map_err(io)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    pub(super) fn raft(&self) -> PathBuf {
+        self.path.join("raft")
+    }
+
+    pub(super) fn state(&self) -> PathBuf {
+        self.path.join("state")
+    }
+}
+
+/// Writing the pid also shows that the directory can be written.
+fn write_pid(lock: &mut File) -> std::io::Result<()> {
+    lock.set_len(0)?;
+    lock.seek(SeekFrom::Start(0))?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_use_is_refused_with_the_pid_of_its_user_and_free_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Directory::claim(dir.path()).unwrap();
+        let error = Directory::claim(dir.path()).unwrap_err();
+        let StorageError::Locked { pid, .. } = &error else { panic!("{error}") };
+        assert_eq!(*pid, std::process::id().to_string());
+        assert!(error.to_string().contains("--data"), "{error}");
+        drop(first);
+        Directory::claim(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_a_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "x").unwrap();
+        let error = Directory::claim(&file.join("data")).unwrap_err();
+        assert!(error.to_string().contains("file/data"), "{error}");
+    }
+}

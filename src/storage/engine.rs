@@ -1,0 +1,88 @@
+//! How the databases are opened: sizes, checks before the engine looks, and errors instead of panics.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+
+use super::StorageError;
+use super::journal_check::{self, Proof};
+
+const MIB: u64 = 1024 * 1024;
+
+/// Sizes of one database. An idle node needs little of it: caches and memtables grow with use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Blocks read from tables, for all keyspaces together.
+    pub(super) block_cache_bytes: u64,
+    /// Written data of one keyspace kept in memory before it becomes a table. The engine stops writers at five of them.
+    pub(super) memtable_bytes: u64,
+    pub(super) open_files_max: usize,
+}
+
+impl Sizes {
+    pub(super) const RAFT: Self = Self { block_cache_bytes: 8 * MIB, memtable_bytes: 16 * MIB, open_files_max: 64 };
+
+    /// The memtables of all shards share about 64 MiB.
+    pub(super) fn state(shards: u16) -> Self {
+        let memtable_bytes = (64 * MIB / u64::from(shards.max(1))).clamp(2 * MIB, 16 * MIB);
+        Self { block_cache_bytes: 24 * MIB, memtable_bytes, open_files_max: 512 }
+    }
+
+    fn keyspace(self) -> KeyspaceCreateOptions {
+        KeyspaceCreateOptions::default().max_memtable_size(self.memtable_bytes)
+    }
+}
+
+/// A journal is closed at 64 MB; behind this much in closed ones the engine writes out the keyspaces that hold them back (its minimum).
+const CLOSED_JOURNALS_BYTES: u64 = 64 * MIB;
+
+/// Opens or creates the database at `dir`. `initialised`: it was complete before, so nothing may be missing. `closed`: closed cleanly.
+pub(super) fn open(dir: &Path, sizes: Sizes, proof: Proof, initialised: bool, closed: bool) -> Result<Database, StorageError> {
+    if initialised {
+        check_complete(dir)?;
+        journal_check::check(dir, proof, closed)?;
+    } else if dir.exists() {
+        // A first start that did not get to its end: nothing in here was ever acknowledged, and the engine trips over halves.
+        fs::remove_dir_all(dir).map_err(|error| StorageError::io(dir, error))?;
+    }
+    // One worker: with two the engine keeps one of them spinning while the other compacts.
+    let builder = Database::builder(dir)
+        .cache_size(sizes.block_cache_bytes)
+        .max_journaling_size(CLOSED_JOURNALS_BYTES)
+        .max_cached_files(Some(sizes.open_files_max))
+        .worker_threads(1);
+    // The engine asserts some of what it reads back.
+    match catch_unwind(AssertUnwindSafe(|| builder.open())) {
+        Ok(opened) => opened.map_err(|error| StorageError::engine(dir, "open", error)),
+        Err(_) => Err(StorageError::damaged(dir, "open", "the engine gave up on its content, see the log")),
+    }
+}
+
+/// Opens a keyspace, creates it if it may be new.
+pub(super) fn keyspace(db: &Database, dir: &Path, name: &str, sizes: Sizes, may_be_new: bool) -> Result<Keyspace, StorageError> {
+    if !may_be_new && !db.keyspace_exists(name) {
+        return Err(StorageError::damaged(dir, format!("keyspace {name}"), "it is missing"));
+    }
+    db.keyspace(name, || sizes.keyspace()).map_err(|error| StorageError::engine(dir, name, error))
+}
+
+/// The engine takes a directory without its `version` for a new one, and removes a keyspace without its `current`.
+fn check_complete(dir: &Path) -> Result<(), StorageError> {
+    let missing = |path: &Path| StorageError::damaged(path, "byte 0", "it is missing");
+    let io = |error| StorageError::io(dir, error);
+    let version = dir.join("version");
+    if !version.is_file() {
+        return Err(missing(&version));
+    }
+    for keyspace in fs::read_dir(dir.join("keyspaces")).map_err(io)? {
+        let keyspace = keyspace.map_err(io)?.path();
+        let current = keyspace.join("current");
+        let has_tables = fs::read_dir(keyspace.join("tables")).is_ok_and(|mut tables| tables.next().is_some());
+        if has_tables && !current.is_file() {
+            return Err(missing(&current));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Counters of the storage and the flag that stops it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::StorageError;
+
+/// Plain numbers for metrics, as of one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StorageStats {
+    /// Flushes of the Raft log since the start (one serves many groups).
+    pub flushes: u64,
+    /// Time spent in them, in seconds.
+    pub flush_seconds_total: f64,
+    /// Duration of the last one, in microseconds.
+    pub last_flush_us: u64,
+    /// Bytes of entries appended to all logs, without keys and envelopes.
+    pub log_bytes_appended: u64,
+    /// A write or flush failed; nothing is accepted any more.
+    pub poisoned: bool,
+}
+
+/// Shared by the log, the state and their handles.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    flushes: AtomicU64,
+    flush_us_total: AtomicU64,
+    last_flush_us: AtomicU64,
+    log_bytes_appended: AtomicU64,
+    poison: OnceLock<String>,
+}
+
+impl Health {
+    pub(super) fn flushed(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.flush_us_total.fetch_add(us, Ordering::Relaxed);
+        self.last_flush_us.store(us, Ordering::Relaxed);
+    }
+
+    pub(super) fn appended(&self, bytes: u64) {
+        self.log_bytes_appended.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Refuses everything from now on. The first reason is kept. A failed fsync may have thrown the written pages away, so trying again
+    /// could report success for lost data.
+    pub(super) fn poison(&self, reason: &StorageError) {
+        if self.poison.set(reason.to_string()).is_ok() {
+            tracing::error!(%reason, "storage stops: a write to the data directory failed");
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), StorageError> {
+        self.poison.get().map_or(Ok(()), |reason| Err(StorageError::Poisoned(reason.clone())))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a metric; 2^53 us are 285 years")]
+    pub(super) fn stats(&self) -> StorageStats {
+        StorageStats {
+            flushes: self.flushes.load(Ordering::Relaxed),
+            flush_seconds_total: self.flush_us_total.load(Ordering::Relaxed) as f64 / 1e6,
+            last_flush_us: self.last_flush_us.load(Ordering::Relaxed),
+            log_bytes_appended: self.log_bytes_appended.load(Ordering::Relaxed),
+            poisoned: self.poison.get().is_some(),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The storage as its users see it, in both modes where both make sense, and what damage does to it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use bytes::Bytes;
+
+use super::log::Flushed;
+use super::*;
+
+mod damage;
+mod log;
+mod state;
+
+const NODE: &str = "node-1";
+const SHARDS: u16 = 3;
+
+fn open(path: &Path) -> Storage {
+    try_open(path).unwrap()
+}
+
+fn try_open(path: &Path) -> Result<Storage, StorageError> {
+    Storage::open(path, Mode::File, NODE, SHARDS, 1000)
+}
+
+fn both_modes(test: impl Fn(&Storage)) {
+    let dir = tempfile::tempdir().unwrap();
+    for mode in [Mode::File, Mode::InMemory] {
+        test(&Storage::open(dir.path(), mode, NODE, SHARDS, 1000).unwrap());
+    }
+}
+
+fn entries(range: std::ops::Range<u64>) -> Vec<(u64, Bytes)> {
+    range.map(|index| (index, entry(index))).collect()
+}
+
+fn entry(index: u64) -> Bytes {
+    Bytes::from(format!("entry {index}"))
+}
+
+fn ignore() -> Flushed {
+    Box::new(|_| ())
+}
+
+/// Appends and waits for the flush.
+fn append(log: &Arc<dyn LogStore>, entries: Vec<(u64, Bytes)>) -> Result<(), StorageError> {
+    let (done, wait) = mpsc::channel();
+    log.append(entries, Box::new(move |result| done.send(result).unwrap()))?;
+    wait.recv().unwrap()
+}
+
+fn all(log: &Arc<dyn LogStore>) -> Vec<(u64, Bytes)> {
+    log.read(0..=u64::MAX).unwrap()
+}
+
+fn records(state: &Arc<dyn StateStore>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut records = Vec::new();
+    state
+        .load(&mut |key, value| {
+            records.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+    records
+}
+
+fn pair(key: &str, value: &str) -> (Vec<u8>, Vec<u8>) {
+    (key.into(), value.into())
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in files(from) {
+        let target = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        // Tables may be deleted by the engine between listing and copying; tests that copy a running database keep it small.
+        fs::copy(&file, target).unwrap();
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+/// Blocks in use, as `du` counts them: journals are sparse.
+fn disk_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    files(dir).iter().filter_map(|file| fs::metadata(file).ok()).map(|metadata| metadata.blocks() * 512).sum()
+}
+
+#[test]
+fn the_incarnation_grows_with_each_start_whatever_the_clock_says() {
+    let dir = tempfile::tempdir().unwrap();
+    for (now_ms, expected) in [(5000, 5000), (5000, 5001), (10, 5002), (9000, 9000)] {
+        let storage = Storage::open(dir.path(), Mode::File, NODE, SHARDS, now_ms).unwrap();
+        assert_eq!(storage.identity().incarnation, expected);
+    }
+    let storage = open(dir.path());
+    assert_eq!(storage.renew_incarnation(20).unwrap(), 9002);
+    assert_eq!(storage.renew_incarnation(9500).unwrap(), 9500);
+    drop(storage);
+    assert_eq!(open(dir.path()).identity().incarnation, 9501);
+}
+
+#[test]
+fn cluster_id_and_promise_are_kept_and_the_cluster_id_cannot_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    storage.set_promise(Some("node-0")).unwrap();
+    storage.set_cluster_id("c1").unwrap();
+    drop(storage);
+    let storage = open(dir.path());
+    let identity = storage.identity();
+    assert_eq!((identity.cluster_id.as_deref(), identity.promised_to.as_deref()), (Some("c1"), Some("node-0")));
+    storage.set_cluster_id("c1").unwrap();
+    assert!(matches!(storage.set_cluster_id("c2"), Err(StorageError::WrongOwner { .. })));
+    storage.set_promise(None).unwrap();
+    drop(storage);
+    assert_eq!(open(dir.path()).identity().promised_to, None);
+}
+
+#[test]
+fn a_foreign_directory_is_refused_and_stays_usable_for_its_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    append(&open(dir.path()).log(1).unwrap(), entries(0..3)).unwrap();
+    for (node, shards) in [("node-2", SHARDS), (NODE, SHARDS + 1)] {
+        let error = Storage::open(dir.path(), Mode::File, node, shards, 0).err().unwrap();
+        assert!(matches!(error, StorageError::WrongOwner { .. }), "{error}");
+    }
+    assert_eq!(all(&open(dir.path()).log(1).unwrap()), entries(0..3));
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    assert!(matches!(try_open(dir.path()), Err(StorageError::Locked { .. })));
+    drop(storage);
+    open(dir.path());
+}
+
+#[test]
+fn handles_that_outlive_the_storage_refuse_everything_and_do_not_hold_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let (log, state) = (storage.log(1).unwrap(), storage.state(1).unwrap());
+    log.append(entries(0..2), ignore()).unwrap();
+    drop(storage);
+    assert!(matches!(log.append(entries(2..3), ignore()), Err(StorageError::Poisoned(_))));
+    assert!(matches!(log.save_vote(Bytes::new()), Err(StorageError::Poisoned(_))));
+    assert!(matches!(state.write(vec![], vec![]), Err(StorageError::Poisoned(_))));
+    assert_eq!(all(&open(dir.path()).log(1).unwrap()), entries(0..2));
+}
+
+#[test]
+fn a_first_start_that_did_not_get_to_its_end_is_started_over() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let file = identity::IdentityFile::in_directory(dir.path());
+    let stored = file.read().unwrap().unwrap();
+    file.write(&identity::Stored { initialised: false, closed_at: None, ..stored }).unwrap();
+    fs::remove_file(dir.path().join("raft/version")).unwrap();
+    fs::remove_dir_all(dir.path().join("state/keyspaces")).unwrap();
+    open(dir.path());
+}
+
+#[test]
+fn in_memory_mode_does_not_touch_the_path() {
+    let storage = Storage::open(Path::new("/proc/nowhere"), Mode::InMemory, NODE, SHARDS, 77).unwrap();
+    assert_eq!(storage.identity().incarnation, 77);
+    assert!(storage.log(SHARDS).is_ok() && storage.log(SHARDS + 1).is_err());
+    assert!(storage.state(SHARDS).is_ok() && storage.state(SHARDS + 1).is_err());
+    storage.set_cluster_id("c").unwrap();
+    assert_eq!(storage.identity().cluster_id.as_deref(), Some("c"));
+}

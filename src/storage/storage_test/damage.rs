@@ -1,0 +1,160 @@
+use super::*;
+
+/// Group 1 has 60 entries and a vote, group 2's state 60 records; both are in tables and in the journal if `tables`, else in the journal.
+fn filled(dir: &Path) {
+    let storage = open(dir);
+    let (log, state) = (storage.log(1).unwrap(), storage.state(2).unwrap());
+    log.save_vote(Bytes::from("vote")).unwrap();
+    for index in 0..60 {
+        append(&log, entries(index..index + 1)).unwrap();
+        state.write(vec![(format!("key {index:02}").into_bytes(), Some(vec![7; 20]))], vec![1]).unwrap();
+    }
+    state.flush().unwrap();
+}
+
+/// Whether everything put by `filled` is there. `Err`: refused.
+fn look(dir: &Path) -> Result<bool, StorageError> {
+    let storage = try_open(dir)?;
+    let (log, state) = (storage.log(1)?, storage.state(2)?);
+    let mut found = 0;
+    state.load(&mut |_, value| {
+        found += usize::from(value == [7; 20]);
+        Ok(())
+    })?;
+    let whole = log.read(0..=u64::MAX)? == entries(0..60) && log.vote()? == Some(Bytes::from("vote"));
+    Ok(whole && found == 60 && state.applied()? == Some(vec![1]))
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x20;
+    fs::write(path, bytes).unwrap();
+}
+
+/// A running database's directory: not closed.
+fn crashed(to: &Path) {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let log = storage.log(1).unwrap();
+    for index in 0..60 {
+        append(&log, entries(index..index + 1)).unwrap();
+    }
+    copy_directory(dir.path(), to);
+}
+
+fn journal(dir: &Path) -> (PathBuf, usize) {
+    let path = dir.join("raft/0.jnl");
+    let bytes = fs::read(&path).unwrap();
+    let len = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    (path, len)
+}
+
+#[test]
+fn after_a_crash_a_cut_journal_tail_costs_the_last_batch_and_nothing_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, cut) = (dir.path().join("whole"), dir.path().join("cut"));
+    crashed(&whole);
+    let (_, len) = journal(&whole);
+    for by in [1, 5, 20, 60] {
+        copy_directory(&whole, &cut);
+        let (path, _) = journal(&cut);
+        fs::File::options().write(true).open(path).unwrap().set_len((len - by) as u64).unwrap();
+        assert_eq!(all(&open(&cut).log(1).unwrap()), entries(0..59), "cut by {by}");
+        fs::remove_dir_all(&cut).unwrap();
+    }
+}
+
+#[test]
+fn after_a_crash_damage_before_the_last_batch_is_refused_with_file_and_place_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, bad) = (dir.path().join("whole"), dir.path().join("bad"));
+    crashed(&whole);
+    let (_, len) = journal(&whole);
+    // Nineteen is prime to the length of a batch: all kinds of bytes are hit.
+    for at in (0..len - 150).step_by(19 * 7) {
+        copy_directory(&whole, &bad);
+        let (path, _) = journal(&bad);
+        flip(&path, at);
+        let error = try_open(&bad).err().unwrap_or_else(|| panic!("byte {at} not found"));
+        assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("raft/0.jnl is damaged at byte "), "{text}");
+        fs::remove_dir_all(&bad).unwrap();
+    }
+}
+
+#[test]
+fn a_closed_directory_with_a_cut_or_damaged_journal_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, bad) = (dir.path().join("whole"), dir.path().join("bad"));
+    filled(&whole);
+    assert!(look(&whole).unwrap());
+    for (database, part) in [("raft", 0), ("raft", 3), ("raft", 10), ("state", 0), ("state", 5), ("state", 10)] {
+        copy_directory(&whole, &bad);
+        let path = bad.join(database).join("0.jnl");
+        let len = fs::read(&path).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
+        let keep = len * part / 10;
+        fs::File::options().write(true).open(path).unwrap().set_len(keep as u64).unwrap();
+        for _ in 0..2 {
+            let error = look(&bad).unwrap_err();
+            assert!(matches!(error, StorageError::Damaged { .. }), "{database} {keep}: {error}");
+        }
+        fs::remove_dir_all(&bad).unwrap();
+    }
+}
+
+/// Every file, several places each: an error, or all is there (the place did not matter); never less than all.
+#[test]
+fn no_flipped_byte_in_a_closed_directory_loses_anything_silently() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, bad) = (dir.path().join("whole"), dir.path().join("bad"));
+    filled(&whole);
+    to_tables(&whole);
+    assert!(look(&whole).unwrap());
+    let (mut refused, mut harmless) = (0, Vec::new());
+    for file in files(&whole) {
+        let name = file.strip_prefix(&whole).unwrap();
+        let len = usize::try_from(fs::metadata(&file).unwrap().len()).unwrap();
+        let places = if len < 64 { 3 } else { 7 };
+        for at in (0..len).step_by((len / places).max(1)) {
+            copy_directory(&whole, &bad);
+            flip(&bad.join(name), at);
+            match look(&bad) {
+                Err(_) => refused += 1,
+                Ok(true) => harmless.push(format!("{} {at}", name.display())),
+                Ok(false) => panic!("{} byte {at} of {len}: something is missing", name.display()),
+            }
+            fs::remove_dir_all(&bad).unwrap();
+        }
+    }
+    println!("refused {refused}, harmless {harmless:?}");
+    assert!(refused > harmless.len());
+}
+
+#[test]
+fn no_missing_file_in_a_closed_directory_loses_anything_silently() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, bad) = (dir.path().join("whole"), dir.path().join("bad"));
+    filled(&whole);
+    to_tables(&whole);
+    for file in files(&whole) {
+        let name = file.strip_prefix(&whole).unwrap();
+        copy_directory(&whole, &bad);
+        fs::remove_file(bad.join(name)).unwrap();
+        if let Ok(false) = look(&bad) {
+            panic!("{} removed: something is missing", name.display());
+        }
+        fs::remove_dir_all(&bad).unwrap();
+    }
+}
+
+/// Moves what is in memory and journals to tables.
+fn to_tables(dir: &Path) {
+    for (database, keyspaces) in [("raft", vec!["log"]), ("state", vec!["control", "shard-1-g0"])] {
+        let db = fjall::Database::builder(dir.join(database)).open().unwrap();
+        for name in keyspaces {
+            let keyspace = db.keyspace(name, Default::default).unwrap();
+            keyspace.rotate_memtable_and_wait().unwrap();
+        }
+    }
+}

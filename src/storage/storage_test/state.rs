@@ -1,0 +1,130 @@
+use super::*;
+
+#[test]
+fn records_and_applied_change_together_and_load_in_key_order() {
+    both_modes(|storage| {
+        let state = storage.state(1).unwrap();
+        assert_eq!(state.applied().unwrap(), None);
+        let change = |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|value| value.as_bytes().to_vec()));
+        state.write(vec![change("b", Some("1")), change("a", Some("2")), change("c", Some("3"))], b"at 1".to_vec()).unwrap();
+        state.write(vec![change("c", None), change("b", Some("x")), change("b", Some("y"))], b"at 2".to_vec()).unwrap();
+        assert_eq!(records(&state), vec![pair("a", "2"), pair("b", "y")]);
+        assert_eq!(state.applied().unwrap(), Some(b"at 2".to_vec()));
+        assert_eq!(records(&storage.state(2).unwrap()), vec![]);
+        state.flush().unwrap();
+    });
+}
+
+#[test]
+fn replace_leaves_nothing_of_what_was_before() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..4u32 {
+        let storage = open(dir.path());
+        let state = storage.state(2).unwrap();
+        state.write(vec![(b"old".to_vec(), Some(vec![1; 100]))], b"old".to_vec()).unwrap();
+        let new: Vec<_> = (0..3000u32).map(|key| (key.to_be_bytes().to_vec(), vec![0; 1000])).collect();
+        state.replace(&mut new.clone().into_iter(), round.to_be_bytes().to_vec()).unwrap();
+        state.write(vec![(b"zzz".to_vec(), Some(vec![9]))], round.to_be_bytes().to_vec()).unwrap();
+        let expected = [new, vec![(b"zzz".to_vec(), vec![9])]].concat();
+        assert!(records(&state) == expected);
+        drop(storage);
+        let storage = open(dir.path());
+        let state = storage.state(2).unwrap();
+        assert!(records(&state) == expected);
+        assert_eq!(state.applied().unwrap(), Some(round.to_be_bytes().to_vec()));
+    }
+}
+
+#[test]
+fn a_replace_that_is_interrupted_has_not_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let state = storage.state(1).unwrap();
+    state.write(vec![(b"old".to_vec(), Some(b"1".to_vec()))], b"before".to_vec()).unwrap();
+    state.flush().unwrap();
+    // A copy of the directory in the middle of the new records is what a crash there leaves.
+    let mut new = (0..5000u32).map(|key| {
+        if key == 4000 {
+            copy_directory(dir.path(), &copies.path().join("middle"));
+        }
+        (key.to_be_bytes().to_vec(), vec![0; 1000])
+    });
+    state.replace(&mut new, b"after".to_vec()).unwrap();
+    copy_directory(dir.path(), &copies.path().join("end"));
+    for round in 0..3 {
+        let copied = open(&copies.path().join("middle"));
+        let state = copied.state(1).unwrap();
+        assert_eq!(records(&state), vec![pair("old", "1")], "round {round}");
+        assert_eq!(state.applied().unwrap(), Some(b"before".to_vec()));
+        let keyspaces = fs::read_dir(copies.path().join("middle/state/keyspaces")).unwrap().count();
+        assert_eq!(keyspaces, 2 + usize::from(SHARDS) + 1, "the abandoned generation is deleted");
+    }
+    let copied = open(&copies.path().join("end"));
+    assert_eq!(records(&copied.state(1).unwrap()).len(), 5000);
+    assert_eq!(copied.state(1).unwrap().applied().unwrap(), Some(b"after".to_vec()));
+    // A replace after an interrupted one.
+    drop(copied);
+    let copied = open(&copies.path().join("middle"));
+    copied.state(1).unwrap().replace(&mut [pair("n", "1")].into_iter(), b"again".to_vec()).unwrap();
+    drop(copied);
+    let copied = open(&copies.path().join("middle"));
+    assert_eq!(records(&copied.state(1).unwrap()), vec![pair("n", "1")]);
+}
+
+#[test]
+fn records_the_engine_would_change_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let state = storage.state(1).unwrap();
+    for key in [vec![], vec![0; 65_536], vec![0xFF; 8], vec![0xFF; 20]] {
+        assert!(state.write(vec![(key.clone(), Some(vec![1]))], vec![]).is_err());
+        assert!(state.replace(&mut [(key, vec![1])].into_iter(), vec![]).is_err());
+    }
+    for key in [vec![0xFF; 7], vec![7; 65_535]] {
+        state.write(vec![(key, Some(vec![1]))], vec![]).unwrap();
+    }
+    state.replace(&mut [pair("n", "1")].into_iter(), b"x".to_vec()).unwrap();
+    assert_eq!(records(&state), vec![pair("n", "1")]);
+}
+
+#[test]
+fn a_flushed_state_is_in_a_copy_taken_while_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    for round in 0..3u8 {
+        for group in 0..=SHARDS {
+            storage.state(group).unwrap().write(vec![(vec![round + 1], Some(vec![round]))], vec![round]).unwrap();
+        }
+        storage.state(0).unwrap().flush().unwrap();
+        let copy = copies.path().join(round.to_string());
+        copy_directory(dir.path(), &copy);
+        let copied = open(&copy);
+        for group in 0..=SHARDS {
+            let state = copied.state(group).unwrap();
+            assert_eq!(state.applied().unwrap(), Some(vec![round]));
+            assert_eq!(records(&state).len(), usize::from(round) + 1);
+        }
+    }
+}
+
+#[test]
+fn deleted_records_do_not_keep_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let state = storage.state(1).unwrap();
+    for round in 0..200u64 {
+        let key = |round: u64, n: u64| (round * 1000 + n).to_be_bytes().to_vec();
+        let mut changes: Vec<_> = (0..500).map(|n| (key(round, n), Some(vec![3; 1000]))).collect();
+        if let Some(before) = round.checked_sub(2) {
+            changes.extend((0..500).map(|n| (key(before, n), None)));
+        }
+        state.write(changes, round.to_be_bytes().to_vec()).unwrap();
+    }
+    state.flush().unwrap();
+    let bytes = disk_bytes(dir.path());
+    // 100 MB went through, 1 MB is left.
+    assert!(bytes < 220 * 1024 * 1024, "{bytes}");
+    assert_eq!(records(&state).len(), 1000);
+}
