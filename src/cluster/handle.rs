@@ -147,6 +147,11 @@ impl Cluster {
         members.filter(|(id, member)| *id != node.id && member.alive).map(|(id, _)| id).collect()
     }
 
+    /// `status().ready` without the rest: cheap enough for each CONNECT.
+    pub fn is_ready(&self) -> bool {
+        self.inner.node.is_ready()
+    }
+
     pub fn status(&self) -> ClusterStatus {
         let node = &self.inner.node;
         let waiting_for = node.waiting();

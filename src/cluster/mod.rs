@@ -24,8 +24,11 @@ mod submit;
 mod ticker;
 mod transport;
 
-pub use handle::{Cluster, ClusterStatus, GroupStatus, SubmitError};
+pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, SubmitError};
 pub use hooks::Hooks;
 pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use settings::ClusterSettings;
+
+#[cfg(test)]
+mod cluster_test;

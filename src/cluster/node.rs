@@ -1,7 +1,7 @@
 //! The cluster part of this node: its groups, shards and peers, and the tasks between them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -55,8 +55,10 @@ pub struct Node {
     controls: mpsc::Sender<(NodeId, Control)>,
     /// Promises received, as founder to be.
     pub promises: Mutex<BTreeMap<NodeId, String>>,
+    /// Looked at now and then, so that asking costs nothing.
+    ready: AtomicBool,
     /// What readiness waits for, and since when.
-    pub waiting_for: Mutex<Option<(String, u64)>>,
+    waiting_for: Mutex<Option<(String, u64)>>,
     pub cancel: CancellationToken,
 }
 
@@ -120,6 +122,7 @@ impl Node {
             link_bell: Notify::new(),
             controls,
             promises: Mutex::default(),
+            ready: AtomicBool::new(false),
             waiting_for: Mutex::default(),
             cancel: CancellationToken::new(),
         });
@@ -289,14 +292,25 @@ impl Node {
         (!self.is_established()).then(|| "the cluster to know this node".to_owned())
     }
 
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
     /// Updates what readiness waits for and since when.
     pub fn waiting(&self) -> Option<(String, u64)> {
         let reason = self.not_ready_because();
         let mut waiting = self.waiting_for.lock();
         match (reason, &*waiting) {
             (Some(reason), Some((known, _))) if reason == *known => {}
-            (reason, _) => *waiting = reason.map(|reason| (reason, wall_ms())),
+            (reason, _) => {
+                match &reason {
+                    Some(reason) => tracing::info!(reason, "not ready: waits for"),
+                    None => tracing::info!("ready"),
+                }
+                *waiting = reason.map(|reason| (reason, wall_ms()));
+            }
         }
+        self.ready.store(waiting.is_none(), Ordering::Relaxed);
         waiting.clone()
     }
 }

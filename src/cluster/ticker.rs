@@ -37,6 +37,7 @@ pub async fn run(node: Arc<Node>) {
             () = tokio::time::sleep(TICK) => {}
             changed = meta_changed.changed() => if changed.is_err() { return },
         }
+        node.waiting();
         let trim = trimmed.elapsed() >= TRIM_INTERVAL;
         if trim {
             trimmed = Instant::now();
