@@ -1,0 +1,5 @@
+//! Whole clusters in one process: real Raft, real TCP over loopback, real storage.
+
+mod kit;
+mod several;
+mod single;
