@@ -86,7 +86,7 @@ impl State {
             queue: Queue { shielded: IN_FLIGHT_MAX, ..Queue::default() },
             queue_head: QueueHead::new(command.queue_limit, command.discard_oldest),
         };
-        self.sessions.insert(client.clone(), session);
+        self.sessions.insert(session);
         Vec::new()
     }
 

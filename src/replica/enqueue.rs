@@ -11,7 +11,7 @@ use super::expiry::{DueKey, DueTimes};
 use super::ids::ConnectionRef;
 use super::record::DirtyRecords;
 use super::record_key::{QueueOwner, RecordKey};
-use super::session::{Queue, QueueEntry, current_session};
+use super::session::{Queue, QueueEntry};
 use super::state::State;
 use super::stored_queue::Pushed;
 use crate::mqtt::{Message, QoS, SubscriptionIds};
@@ -99,7 +99,7 @@ impl State {
         connection: ConnectionRef,
         steps: &[(u64, QueueStep)],
     ) {
-        let Some(session) = current_session(&mut self.sessions, client, connection) else {
+        let Some(session) = self.sessions.current_mut(client, connection) else {
             return;
         };
         let owner = QueueOwner::Session(client.clone());

@@ -244,7 +244,7 @@ fn load(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> State {
 
 /// What must hold of any state.
 fn check(state: &State) {
-    let queues = state.sessions.values().map(|s| (&s.queue, &s.queue_head));
+    let queues = state.sessions().map(|s| (&s.queue, &s.queue_head));
     let queues: Vec<_> = queues.chain(state.groups.values().map(|g| (&g.queue, &g.queue_head))).collect();
     assert_eq!(state.queued_count(), queues.iter().map(|(queue, _)| queue.entries.len()).sum());
     assert_eq!(state.subscription_count(), state.sessions().map(|s| s.subscriptions.len()).sum());
@@ -379,6 +379,8 @@ proptest! {
         }
         prop_assert_eq!(running.digest(), other.digest());
         check(&running);
+        prop_assert_eq!(running.session_count(), running.sessions().count());
+        prop_assert_eq!(running.connected_count(), running.sessions().filter(|s| s.connection.is_some()).count());
         // Who is connected is the same by the state, by the lifecycle events and by what others mirror.
         let connected: BTreeMap<_, _> =
             running.sessions().filter_map(|s| Some((s.client.to_string(), s.connection?))).collect();

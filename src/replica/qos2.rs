@@ -8,7 +8,6 @@ use super::apply::{Scope, superseded};
 use super::event::{OutboxEvent, Outcome};
 use super::ids::ConnectionRef;
 use super::record_key::RecordKey;
-use super::session::current_session;
 use super::state::State;
 use crate::mqtt::Message;
 use crate::mqtt::packet::PacketId;
@@ -23,7 +22,7 @@ impl State {
         packet_id: PacketId,
         message: &Arc<Message>,
     ) -> Outcome {
-        let Some(session) = current_session(&mut self.sessions, client, connection) else { return superseded() };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return superseded() };
         if !session.received.insert(packet_id.get()) {
             return Outcome::Received { duplicate: true };
         }
@@ -34,7 +33,7 @@ impl State {
 
     /// Forgets the identifier: the next message with it is a new one [MQTT-4.3.3-12].
     pub(super) fn release(&mut self, client: &ByteString, connection: ConnectionRef, packet_id: PacketId) {
-        let Some(session) = current_session(&mut self.sessions, client, connection) else { return };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return };
         if session.received.remove(&packet_id.get()) {
             self.dirty.mark(RecordKey::Received(client.clone(), packet_id.get()));
         }

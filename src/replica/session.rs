@@ -48,15 +48,6 @@ impl Session {
     }
 }
 
-/// The client's session, if `connection` is its current one.
-pub(super) fn current_session<'a>(
-    sessions: &'a mut BTreeMap<ByteString, Session>,
-    client: &ByteString,
-    connection: ConnectionRef,
-) -> Option<&'a mut Session> {
-    sessions.get_mut(client).filter(|session| session.connection == Some(connection))
-}
-
 /// The part of a queue that is stored with its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueHead {

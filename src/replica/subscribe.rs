@@ -7,7 +7,6 @@ use super::command::SubscriptionRecord;
 use super::event::{Event, Outcome};
 use super::ids::ConnectionRef;
 use super::record_key::RecordKey;
-use super::session::current_session;
 use super::state::State;
 use crate::mqtt::SubscriptionFilter;
 
@@ -20,7 +19,7 @@ impl State {
         connection: ConnectionRef,
         subscriptions: &[SubscriptionRecord],
     ) -> Outcome {
-        let Some(session) = current_session(&mut self.sessions, client, connection) else { return superseded() };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return superseded() };
         let mut existed = Vec::with_capacity(subscriptions.len());
         for subscription in subscriptions {
             let former = session.subscriptions.insert(subscription.filter.clone(), subscription.clone());
@@ -42,7 +41,7 @@ impl State {
         connection: ConnectionRef,
         filters: &[SubscriptionFilter],
     ) -> Outcome {
-        let Some(session) = current_session(&mut self.sessions, client, connection) else { return superseded() };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return superseded() };
         let mut existed = Vec::with_capacity(filters.len());
         for filter in filters {
             let found = session.subscriptions.remove(filter).is_some();
