@@ -133,7 +133,7 @@ impl State {
                 return self.unsubscribe(scope, client, *connection, filters);
             }
             Command::Enqueue { message, targets } => self.enqueue(scope, message, targets),
-            // `dead` tells takers nothing that they need: with either value the publisher's node has decided and signalled.
+            // Takers need not know `dead`: with either value the publisher's node has decided, and signalled if it was so.
             Command::Receive { client, connection, packet_id, message, dead: _ } => {
                 return self.receive(scope, client, *connection, *packet_id, message);
             }

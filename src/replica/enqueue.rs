@@ -99,7 +99,7 @@ impl State {
         connection: ConnectionRef,
         steps: &[(u64, QueueStep)],
     ) {
-        let Some(session) = self.sessions.get_mut(client).filter(|session| session.connection == Some(connection)) else {
+        let Some(session) = self.sessions.current_mut(client, connection) else {
             return;
         };
         let owner = QueueOwner::Session(client.clone());

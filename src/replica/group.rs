@@ -1,4 +1,7 @@
 //! Queues of shared subscriptions.
+//!
+//! Which entries members have in flight is known to the dispatcher only, not here: an entry whose time has passed expires, and the
+//! oldest is discarded, also while a member has it. The later acknowledgement then finds nothing.
 
 use std::sync::Arc;
 
@@ -10,6 +13,7 @@ use super::expiry::DueKey;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Group, Queue, QueueEntry, QueueHead};
 use super::state::State;
+use super::stored_queue::Pushed;
 use crate::mqtt::{GroupId, Message};
 use crate::signal::Receiver;
 
@@ -27,7 +31,7 @@ impl State {
         if message.is_expired(scope.now_ms) {
             return self.report_expired(scope, message.clone(), qos, Receiver::SharedSubscription(id.full()));
         }
-        // Looked up before `entry`, which would clone the name each time.
+        // Not by `entry`, which would take a copy of the name each time.
         if !self.groups.contains_key(id) {
             let made = Group { queue: Queue::default(), queue_head: QueueHead::new(limit, discard_oldest) };
             self.groups.insert(id.clone(), made);
@@ -38,7 +42,7 @@ impl State {
         let before_ms = group.queue.next_expiry_ms();
         let pushed = group.queue.push(&mut group.queue_head, entry);
         self.dirty.mark(RecordKey::Group(id.clone()));
-        if pushed != super::stored_queue::Pushed::Refused {
+        if pushed != Pushed::Refused {
             self.due.change(before_ms, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
             scope.tell_group_queued(id);
         }

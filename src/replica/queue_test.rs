@@ -320,3 +320,26 @@ fn a_topic_has_one_retained_message() {
     assert_eq!((bench.state.retained_count(), bench.state.retained_bytes()), (0, 0));
     assert_eq!(bench.state.next_expiry_ms(), None);
 }
+
+#[test]
+fn messages_of_retained_origin_have_a_limit_of_their_own() {
+    use super::session::{Queue, QueueEntry, QueueHead};
+    use super::stored_queue::{Pushed, RETAINED_ORIGIN_MAX};
+    let entry = QueueEntry {
+        seq: 0,
+        qos: QoS::AtLeastOnce,
+        retain: true,
+        retained_origin: true,
+        subscription_ids: crate::mqtt::SubscriptionIds::new(),
+        message: Some(message("t")),
+    };
+    let (mut queue, mut head) = (Queue::default(), QueueHead::new(0, false));
+    for _ in 0..RETAINED_ORIGIN_MAX {
+        assert!(matches!(queue.push(&mut head, entry.clone()), Pushed::Queued { .. }));
+    }
+    assert_eq!(queue.push(&mut head, entry.clone()), Pushed::Refused);
+    head.discard_oldest = true;
+    let pushed = queue.push(&mut head, entry);
+    assert!(matches!(pushed, Pushed::QueuedInstead { seq: 100_001, discarded } if discarded.seq == 1));
+    assert_eq!((queue.entries.len(), queue.retained_count), (100_000, 100_000));
+}
