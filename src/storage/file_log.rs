@@ -52,7 +52,7 @@ impl FileLogs {
         let groups = (0..groups)
             .map(|id| Ok(Arc::new(Group { id, index: RwLock::new(find(&engine, &dir, id)?) })))
             .collect::<Result<Vec<_>, StorageError>>()?;
-        let shared = Arc::new(Shared::new(dir.clone(), health, engine));
+        let shared = Arc::new(Shared::new(dir.clone(), groups.len(), health, engine));
         let committer = {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("raft-log".into());
