@@ -157,8 +157,9 @@ pub(super) fn closed() -> StorageError {
     StorageError::Poisoned("it was closed".into())
 }
 
-/// Body of the thread. Ends when stopped and nothing is pending; returns the number of the last batch.
+/// Body of the thread. Ends when stopped and nothing is pending, and closes the database; returns the number of the last batch.
 pub(super) fn run(shared: &Shared, mut batch_number: u64) -> u64 {
+    let _close = CloseOnExit(shared);
     loop {
         let changes = shared.take();
         if changes.is_empty() {
@@ -172,6 +173,23 @@ pub(super) fn run(shared: &Shared, mut batch_number: u64) -> u64 {
         for (group, change) in changes {
             finish(&group, change, outcome(), shared.tail_bytes_max);
         }
+    }
+}
+
+/// However the thread ends, nobody waits for it in vain.
+struct CloseOnExit<'a>(&'a Shared);
+
+impl Drop for CloseOnExit<'_> {
+    fn drop(&mut self) {
+        let Self(shared) = self;
+        if std::thread::panicking() {
+            shared.health.poison(&StorageError::Engine("the thread that writes the logs panicked".into()));
+        }
+        shared.stop();
+        for (group, change) in shared.take() {
+            finish(&group, change, Err(closed()), shared.tail_bytes_max);
+        }
+        shared.engine.write().take();
     }
 }
 

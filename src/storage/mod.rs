@@ -9,6 +9,9 @@
 //! <data>/state/     records of all groups, each with its `applied` in one atomic batch: flushed by `StateStore::flush`
 //! ```
 //!
+//! Threads: the committer and one worker of the engine for each database; all end when the `Storage` is dropped, after what is pending was
+//! written. A write or flush that fails stops everything (`stats::Health`): the process must end and start again from the disk.
+//!
 //! # What damage does
 //!
 //! Found by trying (`storage_test/damage.rs`), with the engine's own behaviour where it is not enough:

@@ -151,6 +151,102 @@ fn a_damaged_table_is_reported_with_group_and_index() {
     assert!(error.to_string().contains("/raft is damaged at group 1 index 2"), "{error}");
 }
 
+/// Changes the log's keyspace behind the storage's back.
+fn tamper(dir: &Path, change: impl FnOnce(&fjall::Keyspace)) {
+    let db = fjall::Database::builder(dir.join("raft")).open().unwrap();
+    change(&db.keyspace("log", Default::default).unwrap());
+}
+
+#[test]
+fn an_interrupted_purge_is_finished_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    tamper(dir.path(), |log| {
+        let key = committer::purged_key(1);
+        let value = [&19u64.to_be_bytes()[..], b"marker"].concat();
+        log.insert(key.as_slice(), record::seal(&key, &value)).unwrap();
+        log.remove(committer::entry_key(1, 0).as_slice()).unwrap();
+    });
+    let storage = open(dir.path());
+    let log = storage.log(1).unwrap();
+    assert_eq!(log.purged().unwrap(), Some(Bytes::from("marker")));
+    assert_eq!(all(&log), entries(20..60));
+    drop(storage);
+    tamper(dir.path(), |log| assert!(log.get(committer::entry_key(1, 19).as_slice()).unwrap().is_none()));
+}
+
+#[test]
+fn a_missing_a_foreign_and_a_changed_entry_are_reported_with_their_index() {
+    let key = |index| committer::entry_key(1, index);
+    let cases: [(&str, &dyn Fn(&fjall::Keyspace)); 3] = [
+        ("missing", &|log| log.remove(key(30).as_slice()).unwrap()),
+        ("checksum", &|log| log.insert(key(30).as_slice(), log.get(key(31).as_slice()).unwrap().unwrap()).unwrap()),
+        ("version", &|log| log.insert(key(30).as_slice(), b"nonsense").unwrap()),
+    ];
+    for (what, change) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        filled(dir.path());
+        tamper(dir.path(), change);
+        let storage = open(dir.path());
+        let log = storage.log(1).unwrap();
+        assert_eq!(log.read(0..=29).unwrap(), entries(0..30));
+        let error = log.read(0..=59).unwrap_err().to_string();
+        assert!(error.contains("group 1 index 30") && error.contains(what), "{error}");
+    }
+}
+
+const CHILD: &str = "TROUPEMQ_STORAGE_TEST_CHILD";
+
+/// Not a test by itself: what the next one kills.
+#[test]
+fn child_that_appends_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let storage = open(Path::new(&dir));
+    for index in 0.. {
+        for group in 0..=SHARDS {
+            append(&storage.log(group).unwrap(), entries(index..index + 1)).unwrap();
+            storage
+                .state(group)
+                .unwrap()
+                .write(vec![(vec![1], Some(index.to_be_bytes().to_vec()))], index.to_be_bytes().to_vec())
+                .unwrap();
+        }
+        eprintln!("done {index}");
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_it_reported() {
+    use std::io::BufRead;
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--nocapture", "--exact", "storage::storage_test::damage::child_that_appends_until_it_is_killed"])
+        .env(CHILD, dir.path())
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut done = None;
+    for line in lines {
+        if let Some(index) = line.unwrap().strip_prefix("done ") {
+            done = Some(index.parse::<u64>().unwrap());
+            if done == Some(300) {
+                child.kill().unwrap();
+            }
+        }
+    }
+    child.wait().unwrap();
+    let done = done.unwrap();
+    let storage = open(dir.path());
+    for group in 0..=SHARDS {
+        let found = all(&storage.log(group).unwrap());
+        assert!(found.len() as u64 > done && found == entries(0..found.len() as u64), "group {group}: {} of {done}", found.len());
+        let applied = storage.state(group).unwrap().applied().unwrap().unwrap();
+        assert_eq!(records(&storage.state(group).unwrap()), vec![(vec![1], applied)]);
+    }
+}
+
 /// Every file, several places each: an error, or all is there (the place did not matter); never less than all.
 #[test]
 fn no_flipped_byte_in_a_closed_directory_loses_anything_silently() {
