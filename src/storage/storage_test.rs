@@ -11,6 +11,7 @@ use super::log::Flushed;
 use super::*;
 
 mod damage;
+mod engine_alone;
 mod log;
 mod state;
 
