@@ -18,7 +18,7 @@
 //!
 //! | what | the engine alone | here |
 //! |---|---|---|
-//! | journal cut anywhere, after a crash | last whole batch is the end | the same: at most what was being written is lost |
+//! | journal cut anywhere, after a crash | last whole batch is the end, silently | the same, see below |
 //! | journal cut anywhere, after a clean close | the same, silently | `Damaged`, from the numbers in `identity` |
 //! | last batch torn in its middle, after a crash | refuses to open | cut off, with a warning |
 //! | tag or length flipped in a journal's middle | all later batches dropped silently | `Damaged` with file and byte (`journal_check`) |
@@ -34,8 +34,10 @@
 //! A dash: not tried without the checks here. A sequence number is found wrong by its neighbours, so one too small in the very first batch
 //! or too large in the very last passes.
 //!
-//! What cannot be told from a write the power cut short: damage to the very last batch after a crash. In the state, the same holds for all
-//! that was written after the last flush; it is replayed from the log.
+//! What is **not** found: after a crash, a journal that ends early (cut, zeroed, or its last batch damaged) looks like a write the power cut
+//! short. A disk that keeps what it reported as flushed leaves at most the unreported batch there; if it does not, reported batches behind
+//! the cut are lost, with a warning where a part of one is left and without one where the cut falls between two. In the state the same
+//! holds for all that was written after the last flush, which is replayed from the log.
 
 mod committer;
 mod directory;
