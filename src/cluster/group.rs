@@ -40,6 +40,8 @@ pub struct LeaderView {
     pub term: u64,
     /// This node leads, and has applied everything its predecessors committed.
     pub leads: bool,
+    /// An entry of the leader's own term is applied here, and so everything committed before it led.
+    pub caught_up: bool,
     /// The leader was heard lately; or this node leads and was heard by a majority lately.
     pub reachable: bool,
     /// When it was last reachable, monotonic; 0 where it never was.
@@ -140,6 +142,15 @@ impl Group {
         self.may_vote.store(may, Ordering::Relaxed);
     }
 
+    pub fn may_vote(&self) -> bool {
+        self.may_vote.load(Ordering::Relaxed)
+    }
+
+    /// Why the replica has stopped for good: storage failed.
+    pub fn failure(&self) -> Option<String> {
+        self.metrics().running_state.err().map(|error| error.to_string())
+    }
+
     /// `None` while another change of membership is under way.
     pub fn begin_change(&self) -> Option<Change> {
         let begun = !self.changing.swap(true, Ordering::AcqRel);
@@ -177,7 +188,7 @@ impl Group {
     /// Executes a peer's call.
     pub async fn execute(&self, from: NodeId, request: Request) -> Response {
         let append = matches!(request, Request::Append(_) | Request::SnapshotChunk { .. } | Request::SnapshotEnd { .. });
-        if matches!(request, Request::Vote(_) | Request::PreVote(_)) && !self.may_vote.load(Ordering::Relaxed) {
+        if matches!(request, Request::Vote(_) | Request::PreVote(_)) && !self.may_vote() {
             return Response::Refused("this replica lost its data and is being filled again".to_owned());
         }
         let response = execute(&self.raft, &self.transfers, from, request).await;
@@ -205,7 +216,7 @@ impl Group {
                 changed(led);
             }
             if let Ok(Err(_)) = timeout(LOOK, metrics.changed()).await {
-                self.view.send_replace(LeaderView { leader: None, leads: false, reachable: false, ..view });
+                self.view.send_replace(LeaderView { leader: None, leads: false, caught_up: false, reachable: false, ..view });
                 if led {
                     changed(false);
                 }
@@ -236,6 +247,7 @@ impl Group {
             leader: metrics.current_leader,
             term: metrics.current_term,
             leads: leading && caught_up,
+            caught_up,
             reachable,
             reachable_ms: if reachable { now_ms } else { self.view().reachable_ms },
         }

@@ -282,10 +282,13 @@ impl Node {
         }
         for group in &self.groups {
             let name = super::group::group_name(group.index);
+            if let Some(failure) = group.failure() {
+                return Some(format!("a restart: group {name} has stopped: {failure}"));
+            }
             if group.view().reachable_leader().is_none() {
                 return Some(format!("a leader of group {name}"));
             }
-            if group.lag() > READY_LAG_ENTRIES {
+            if !group.view().caught_up || group.lag() > READY_LAG_ENTRIES {
                 return Some(format!("group {name} to catch up"));
             }
         }
@@ -302,6 +305,7 @@ impl Node {
         let mut waiting = self.waiting_for.lock();
         match (reason, &*waiting) {
             (Some(reason), Some((known, _))) if reason == *known => {}
+            (None, None) if self.is_ready() => {}
             (reason, _) => {
                 match &reason {
                     Some(reason) => tracing::info!(reason, "not ready: waits for"),
@@ -365,7 +369,11 @@ impl Receiver for Inbox {
         }
     }
 
-    fn link_up(&self, _peer: NodeId) {}
+    fn link_up(&self, _peer: NodeId) {
+        if let Some(node) = self.node.upgrade() {
+            node.shards.iter().for_each(|shard| shard.submitter.wake());
+        }
+    }
 
     fn link_down(&self, _peer: NodeId) {
         if let Some(node) = self.node.upgrade() {

@@ -88,6 +88,11 @@ impl Submitter {
         tell(told);
     }
 
+    /// A link came up: looks at once whether something is to be sent again.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
     /// Commands without an outcome yet.
     pub fn pending_count(&self) -> usize {
         self.pending.lock().len()
