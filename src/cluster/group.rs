@@ -235,7 +235,9 @@ impl Group {
                 let acked = metrics
                     .last_quorum_acked
                     .is_some_and(|acked| acked.elapsed() < Duration::from_millis(self.unreachable_after_ms));
-                leading && acked
+                // A leader without others is its own majority, and openraft has nobody whose answer it could note.
+                let alone = metrics.membership_config.membership().voter_ids().count() == 1;
+                leading && (alone || acked)
             }
             Some(_) => {
                 let heard = self.heard_ms.load(Ordering::Relaxed);
