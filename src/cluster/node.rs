@@ -174,6 +174,7 @@ impl Node {
     /// Stops all tasks and links at once.
     pub fn stop(&self) {
         self.cancel.cancel();
+        self.shards.iter().for_each(|shard| shard.submitter.close());
         if let Some(transport) = &self.transport {
             transport.stop();
         }
@@ -278,7 +279,12 @@ impl Node {
     /// What readiness waits for.
     pub fn not_ready_because(&self) -> Option<String> {
         if self.cluster_id().is_none() {
-            return Some("the cluster to be founded or found".to_owned());
+            return Some(match self.storage.identity().promised_to {
+                Some(founder) if founder != self.settings.node_name => {
+                    format!("{founder}, to which this node promised itself, to found the cluster")
+                }
+                _ => "the cluster to be founded or found".to_owned(),
+            });
         }
         for group in &self.groups {
             let name = super::group::group_name(group.index);

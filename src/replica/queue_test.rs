@@ -3,7 +3,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::ConnectionRef;
-use super::command::{Command, ConnectCommand, QueueStep, TakeCommand, Target};
+use super::command::{Assignment, Command, ConnectCommand, QueueStep, TakeCommand, Target};
 use super::event::{Event, OutboxEvent, Outcome, Position};
 use super::ids::ShardId;
 use super::testing::{Bench, connect, disconnect, expiring, group, message, on, outbox_of, to_session};
