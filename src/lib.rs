@@ -1,18 +1,41 @@
 //! TroupeMQ: a clustered MQTT broker in which each client, queue and shared subscription is an actor and every session is replicated
 //! by Raft. ARCHITECTURE.md has the map of the rooms; a room uses rooms above it in this list only.
 
-pub mod actor;
-pub mod addon;
-pub mod cluster;
-pub mod config;
-pub mod edge;
-pub mod internal_client;
-pub mod listener;
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 pub mod mqtt;
-pub mod queue;
-pub mod replica;
-pub mod routing;
-pub mod session;
+
 pub mod signal;
+
+pub mod config;
+
+pub mod session;
+
+pub mod queue;
+
+pub mod routing;
+
+pub mod replica;
+
 pub mod storage;
+
+pub mod cluster;
+
 pub mod telemetry;
+
+pub mod actor;
+
+pub mod internal_client;
+
+pub mod addon;
+
+pub mod listener;
+
+pub mod edge;
+
+pub mod broker;
+
+pub mod cli;
+
+#[cfg(test)]
+mod tidy;

@@ -1,1 +1,96 @@
-fn main() {}
+//! The `troupemq` program: arguments, configuration, start, signal, stop.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
+use troupemq::broker::{Broker, reachable};
+use troupemq::cli::{self, Command, ConfigCommand, EXIT_CONFIG, StartArgs};
+use troupemq::config::{self, Loaded};
+use troupemq::telemetry::logging;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match cli::parse().command {
+        Command::Start(arguments) => start(&arguments),
+        Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
+        Command::Version => cli::run_version(),
+    }
+}
+
+fn start(arguments: &StartArgs) -> ExitCode {
+    let loaded = match &arguments.config {
+        Some(file) => config::load(file, config::process_env),
+        None => config::embedded_default(),
+    };
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(errors) => return cli::report_config_errors(&errors),
+    };
+    if let Err(error) = logging::init(&arguments.log) {
+        return fail(&error.to_string());
+    }
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    actix_rt::System::new().block_on(run(&loaded, &arguments.data))
+}
+
+async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
+    let began = Instant::now();
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return fail("cannot listen for signals");
+    };
+    let broker = match Broker::start(&loaded.settings, data).await {
+        Ok(broker) => broker,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let mut watch = actix_rt::time::interval(Duration::from_millis(500));
+    let mut ready = false;
+    loop {
+        tokio::select! {
+            () = broker.ready(), if !ready => {
+                ready = true;
+                announce(&broker, began);
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = watch.tick() => {
+                if let Some(failure) = broker.failure() {
+                    tracing::error!("stopping: {failure}");
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+    }
+    tracing::info!("stopping");
+    broker.stop().await;
+    tracing::info!("stopped");
+    ExitCode::SUCCESS
+}
+
+#[expect(clippy::print_stdout, reason = "what a person who starts the program wants to see")]
+fn announce(broker: &Broker, began: Instant) {
+    let status = broker.cluster().status();
+    let ms = began.elapsed().as_millis();
+    println!("TroupeMQ {} · node {} · started in {ms}ms", env!("CARGO_PKG_VERSION"), status.node_name);
+    for listener in broker.listeners() {
+        println!("  {:<20} {}", listener.kind, listener.address);
+    }
+    for address in broker.http_addresses() {
+        println!("  {:<20} http://{}/", "Status and metrics", reachable(address));
+    }
+    if let Some(listener) = broker.listeners().first() {
+        let address = reachable(listener.address);
+        println!("Try: mosquitto_sub -h {} -p {} -V 5 -t '$client-events/#' -v", address.ip(), address.port());
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "before or without a log")]
+fn fail(message: &str) -> ExitCode {
+    eprintln!("troupemq: {message}");
+    ExitCode::from(EXIT_CONFIG)
+}

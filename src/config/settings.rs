@@ -1,5 +1,6 @@
 //! The checked settings: what the rest of the program sees. Names follow `config.xml` (spec/hivemq.md 1).
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ pub struct Settings {
     pub persistence: PersistenceMode,
     pub cluster: ClusterSettings,
     pub addons: AddonSettings,
-    /// HTTP listeners of metrics, health and REST: one server serves all; `None` = off.
+    /// HTTP listeners of metrics, health and REST: one server serves all; empty = off.
     pub http: Vec<HttpListenerSettings>,
 }
 
@@ -35,9 +36,24 @@ pub enum ListenerKind {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpListenerSettings {
+    pub kind: HttpListenerKind,
+    /// `http-listener-8080` and so on.
     pub name: String,
     pub bind_address: IpAddr,
+    /// 0 = ephemeral.
     pub port: u16,
+}
+
+/// What an HTTP listener was configured for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpListenerKind {
+    /// `<http>`: metrics and health on one port.
+    Http,
+    RestApi,
+    HealthApi,
+    ControlCenter,
+    /// Metrics alone; no element of `config.xml` gives it yet.
+    Metrics,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +104,7 @@ pub enum PersistenceMode {
     InMemory,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct ClusterSettings {
     pub enabled: bool,
     pub node_name: String,
@@ -105,6 +121,44 @@ pub struct ClusterSettings {
     pub heartbeat_ms: u64,
     pub election_timeout_min_ms: u64,
     pub election_timeout_max_ms: u64,
+}
+
+impl ClusterSettings {
+    /// Tells the `host:port` other nodes reach this one at: the external address if there is one, the bind address if it is a
+    /// particular one, else the node name (on Kubernetes the DNS name of the pod).
+    pub fn advertised(&self) -> String {
+        let host = match &self.external_address {
+            Some(address) => address.clone(),
+            None if self.bind_address.is_unspecified() => self.node_name.clone(),
+            None => self.bind_address.to_string(),
+        };
+        host_port(&host, self.external_port.unwrap_or(self.bind_port))
+    }
+}
+
+/// Writes `host:port`, an IPv6 address in brackets.
+pub(super) fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Like the derived one, without the secret.
+impl fmt::Debug for ClusterSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterSettings")
+            .field("enabled", &self.enabled)
+            .field("node_name", &self.node_name)
+            .field("bind_address", &self.bind_address)
+            .field("bind_port", &self.bind_port)
+            .field("external_address", &self.external_address)
+            .field("external_port", &self.external_port)
+            .field("static_nodes", &self.static_nodes)
+            .field("secret", &"***")
+            .field("shards", &self.shards)
+            .field("heartbeat_ms", &self.heartbeat_ms)
+            .field("election_timeout_min_ms", &self.election_timeout_min_ms)
+            .field("election_timeout_max_ms", &self.election_timeout_max_ms)
+            .finish()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

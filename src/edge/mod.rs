@@ -1,1 +1,12 @@
-//! Not built yet.
+//! Ways into the process other than MQTT. Here: one HTTP server for metrics, health and a status page.
+
+pub mod health;
+mod health_api;
+pub mod http;
+mod status_page;
+
+pub use health::{ClusterHealth, GroupHealth, HealthSource, ListenerHealth, NodeHealth, Status, Waiting};
+pub use http::{HttpError, HttpHandle, serve};
+
+#[cfg(test)]
+mod fixture;

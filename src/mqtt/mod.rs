@@ -2,6 +2,10 @@
 //!
 //! Pure data and pure functions. Nothing here knows a socket, a session or a clock.
 
+// What the network sends reaches this room first: no index into it may panic.
+#![warn(clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 pub mod codec;
 pub mod delivery;
 pub mod message;

@@ -1,9 +1,12 @@
-//! Which member of a shared subscription gets which message: skeleton of its interface.
+//! Which member of a shared subscription gets which message.
 //!
 //! Runs where the group's shard leads. Entries come from the group's replicated queue in order; each goes to one connected member
 //! with room; what a lost member had in flight goes to others at once.
+//!
+//! Entries are handed out lowest first, so what was handed out once is always lower than what never was, and "given back entries
+//! first, in order" is one ordered set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A member as the dispatcher sees it: its connection (node, incarnation, connection).
 pub type MemberKey = (u64, u64, u64);
@@ -18,8 +21,30 @@ pub struct Dispatched {
 /// Dispatch of one group.
 #[derive(Debug, Default)]
 pub struct Dispatcher {
-    _in_flight: BTreeMap<u64, MemberKey>,
+    offered: u64,
+    waiting: BTreeSet<u64>,
+    in_flight: BTreeMap<u64, MemberKey>,
+    members: BTreeMap<MemberKey, MemberState>,
+    /// Members that can take an entry, the next one first.
+    ready: BTreeSet<Rank>,
+    /// Entries handed out so far.
+    turn: u64,
 }
+
+#[derive(Debug, Default)]
+struct MemberState {
+    window: u32,
+    held: BTreeSet<u64>,
+    /// When it got its last entry.
+    turn: u64,
+    /// It gave an entry back and has not shown since that it has room.
+    refused: bool,
+    /// Its place in `ready`.
+    rank: Option<Rank>,
+}
+
+/// Those that refused last, then the fewest in flight, then the longest without an entry.
+type Rank = (bool, usize, u64, MemberKey);
 
 impl Dispatcher {
     pub fn new() -> Self {
@@ -28,31 +53,138 @@ impl Dispatcher {
 
     /// The connected members now, with room for each (its send window). Returns the entries of members that went, which will be
     /// given out again before new ones.
-    pub fn set_members(&mut self, _members: &[(MemberKey, u32)]) -> Vec<u64> {
-        Vec::new()
+    pub fn set_members(&mut self, members: &[(MemberKey, u32)]) -> Vec<u64> {
+        let now: BTreeMap<MemberKey, u32> = members.iter().copied().collect();
+        let mut freed = BTreeSet::new();
+        for (key, gone) in self.members.extract_if(.., |key, _| !now.contains_key(key)) {
+            if let Some(rank) = gone.rank {
+                self.ready.remove(&rank);
+            }
+            debug_assert!(gone.held.iter().all(|seq| self.in_flight.get(seq) == Some(&key)));
+            freed.extend(gone.held);
+        }
+        for seq in &freed {
+            self.in_flight.remove(seq);
+            self.waiting.insert(*seq);
+        }
+        for (key, window) in now {
+            let member = self.members.entry(key).or_default();
+            member.window = window;
+            member.refused = false;
+            self.rank(key);
+        }
+        freed.into_iter().collect()
     }
 
     /// The highest `seq` ever offered; read entries after it.
     pub fn offered(&self) -> u64 {
-        0
+        self.offered
     }
 
-    /// New entries of the queue, in order.
-    pub fn offer(&mut self, _seqs: impl IntoIterator<Item = u64>) {}
+    /// New entries of the queue, in order. Those not after `offered` are known and ignored.
+    pub fn offer(&mut self, seqs: impl IntoIterator<Item = u64>) {
+        for seq in seqs {
+            if seq > self.offered {
+                self.offered = seq;
+                self.waiting.insert(seq);
+            }
+        }
+    }
 
     /// Hands out what can be handed out: to the member with the fewest in flight, in turn among equals.
+    ///
+    /// A member that gave an entry back comes after all others and, having nothing in flight, gets one entry to try it with: after
+    /// `give_back`, call again when something else happened or a pause has passed, lest the entry go to and fro.
     pub fn dispatch(&mut self) -> Vec<Dispatched> {
-        Vec::new()
+        let mut dispatched = Vec::new();
+        while let Some(&seq) = self.waiting.first()
+            && let Some(&(.., key)) = self.ready.first()
+        {
+            let Some(member) = self.members.get_mut(&key) else { break };
+            self.waiting.pop_first();
+            self.turn += 1;
+            member.turn = self.turn;
+            member.held.insert(seq);
+            self.in_flight.insert(seq, key);
+            self.rank(key);
+            dispatched.push(Dispatched { seq, member: key });
+        }
+        dispatched
     }
 
-    /// A member finished with an entry.
-    pub fn done(&mut self, _seq: u64) {}
+    /// A member finished with an entry, or the queue has it no more (expired, discarded): also one that waits is done then, such as
+    /// an entry acknowledged just before its member went. Unknown ones are ignored.
+    pub fn done(&mut self, seq: u64) {
+        match self.take_back(seq) {
+            Some(key) => {
+                if let Some(member) = self.members.get_mut(&key) {
+                    member.refused = false;
+                }
+                self.rank(key);
+            }
+            None => {
+                self.waiting.remove(&seq);
+            }
+        }
+    }
 
-    /// A member could not take an entry (its connection was gone, or its window full): it is given out again.
-    pub fn give_back(&mut self, _seq: u64) {}
+    /// A member could not take an entry (its connection was gone, or its window full): it is given out again. Ignored unless the entry
+    /// is in flight; ask `holder` first where the entry may have gone to another member meanwhile.
+    pub fn give_back(&mut self, seq: u64) {
+        let Some(key) = self.take_back(seq) else { return };
+        self.waiting.insert(seq);
+        if let Some(member) = self.members.get_mut(&key) {
+            member.refused = true;
+        }
+        self.rank(key);
+    }
+
+    /// The member that has an entry in flight.
+    pub fn holder(&self, seq: u64) -> Option<MemberKey> {
+        self.in_flight.get(&seq).copied()
+    }
+
+    /// Entries a member has in flight.
+    pub fn in_flight_of(&self, member: MemberKey) -> u32 {
+        self.members.get(&member).map_or(0, |member| u32::try_from(member.held.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Entries that no member has.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
 
     /// Entries neither waiting nor in flight.
     pub fn is_idle(&self) -> bool {
-        true
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Takes an entry out of flight; its member is to be ranked again.
+    fn take_back(&mut self, seq: u64) -> Option<MemberKey> {
+        let key = self.in_flight.remove(&seq)?;
+        if let Some(member) = self.members.get_mut(&key) {
+            member.held.remove(&seq);
+        }
+        Some(key)
+    }
+
+    /// Puts a member into its place among those that can take an entry, or out of them.
+    fn rank(&mut self, key: MemberKey) {
+        let Some(member) = self.members.get_mut(&key) else { return };
+        if let Some(old) = member.rank.take() {
+            self.ready.remove(&old);
+        }
+        let held = member.held.len();
+        // With something in flight, a member that refused will tell by finishing it that it has room again.
+        let room = if member.refused { member.window.min(1) } else { member.window };
+        if held < room as usize {
+            let rank = (member.refused, held, member.turn, key);
+            member.rank = Some(rank);
+            self.ready.insert(rank);
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "dispatch_test.rs"]
+mod tests;

@@ -1,59 +1,30 @@
-//! The routing table: skeleton of its interface.
+//! The routing table.
+//!
+//! Filters without wildcards live in a hash map cut into parts with a lock each, those with wildcards in a trie under one lock. A client
+//! remembers its filters, so that taking it out costs what it has.
+//!
+//! Locks are taken in the order clients, filters, groups, and a writer holds one filter lock at a time.
 
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ahash::RandomState;
 use bytestring::ByteString;
+use parking_lot::RwLock;
 
+use super::collect::{MatchedNodes, Matches, collect};
+use super::filter_node::{FilterNode, Inserted, Removed, Subscriber};
+use super::route::{ClientRoute, RouteKey, RouteState};
+use super::small_set::SmallSet;
+use super::trie::Trie;
 use crate::mqtt::packet::SubscriptionOptions;
-use crate::mqtt::{GroupId, QoS, SubscriptionFilter, SubscriptionIds};
+use crate::mqtt::{GroupId, SubscriptionFilter};
 
-/// Where a client is, shared by all its subscriptions and swapped as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RouteState {
-    /// (node, incarnation, connection) of its connection, while there is one. Numbers, since routing does not know `replica`.
-    pub connection: Option<(u64, u64, u64)>,
-    /// Whether the session outlives its connection: then QoS 1/2 goes to its replicated queue.
-    pub persistent: bool,
-}
-
-/// A client of the cluster as the routing table knows it.
-#[derive(Debug)]
-pub struct ClientRoute {
-    pub client: ByteString,
-    pub shard: u16,
-}
-
-impl ClientRoute {
-    pub fn state(&self) -> RouteState {
-        RouteState::default()
-    }
-}
-
-/// One client that is to receive one copy, whatever number of its subscriptions overlap: the highest QoS, all identifiers.
-#[derive(Debug, Clone)]
-pub struct ClientMatch {
-    pub route: Arc<ClientRoute>,
-    pub qos: QoS,
-    pub retain_as_published: bool,
-    pub subscription_ids: SubscriptionIds,
-}
-
-/// A shared subscription that is to receive one copy.
-#[derive(Debug, Clone)]
-pub struct GroupMatch {
-    pub group: GroupId,
-    /// Highest QoS granted to any member.
-    pub qos: QoS,
-}
-
-/// The result of a match.
-#[derive(Debug, Clone, Default)]
-pub struct Matches {
-    pub clients: Vec<ClientMatch>,
-    pub groups: Vec<GroupMatch>,
-    /// Whether any filter matched, counted before No Local: a message without is dead (spec/hivemq.md 4.4).
-    pub any: bool,
-}
+/// Parts of each hash map.
+const PARTS: usize = 64;
 
 /// A member of a shared subscription.
 #[derive(Debug, Clone)]
@@ -65,50 +36,280 @@ pub struct Member {
 
 /// All subscriptions of the cluster.
 #[derive(Debug, Default)]
-pub struct Table {}
+pub struct Table {
+    clients: Parts<ByteString, ClientEntry>,
+    exact: Parts<Arc<str>, FilterNode>,
+    wildcards: RwLock<Trie>,
+    /// Filters in `wildcards`; while there are none its lock is left alone.
+    wildcard_filters: AtomicUsize,
+    groups: RwLock<BTreeSet<GroupId>>,
+    subscriptions: AtomicUsize,
+}
+
+/// A client with the filters it has subscriptions of.
+#[derive(Debug)]
+struct ClientEntry {
+    route: RouteKey,
+    filters: SmallSet<FilterKey>,
+}
+
+/// A subscription's name as the client's entry keeps it; the strings are those of the filter's node.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct FilterKey {
+    filter: Arc<str>,
+    share: Option<Arc<str>>,
+}
 
 impl Table {
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds or replaces a subscription [MQTT-3.8.4-3].
+    /// Matches a topic. `publisher` leaves out that client's own No Local subscriptions [MQTT-3.8.3-3].
+    pub fn matches(&self, topic: &str, publisher: Option<&ByteString>) -> Matches {
+        let exact = self.exact.part(topic).read();
+        let wildcards = (self.wildcard_filters.load(Ordering::Acquire) > 0).then(|| self.wildcards.read());
+        let mut nodes: MatchedNodes<'_> = exact.get(topic).into_iter().collect();
+        if let Some(wildcards) = &wildcards {
+            wildcards.matching(topic, &mut nodes);
+        }
+        collect(nodes, publisher)
+    }
+
+    /// Adds or replaces a subscription [MQTT-3.8.4-3]; the client is made where it is not known.
     pub fn subscribe(
         &self,
-        _shard: u16,
-        _client: &ByteString,
-        _filter: &SubscriptionFilter,
-        _options: SubscriptionOptions,
-        _identifier: Option<u32>,
+        shard: u16,
+        client: &ByteString,
+        filter: &SubscriptionFilter,
+        options: SubscriptionOptions,
+        identifier: Option<u32>,
     ) {
+        let mut clients = self.clients.part(client).write();
+        let entry = client_entry(&mut clients, shard, client, RouteState::default());
+        let subscriber = Subscriber { route: entry.route.clone(), options, identifier: identifier.and_then(NonZeroU32::new) };
+        let (key, new) = self.insert(filter, subscriber);
+        if new {
+            entry.filters.insert(key);
+            self.subscriptions.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    pub fn unsubscribe(&self, _client: &ByteString, _filter: &SubscriptionFilter) {}
+    pub fn unsubscribe(&self, client: &ByteString, filter: &SubscriptionFilter) {
+        let mut clients = self.clients.part(client).write();
+        let Some(entry) = clients.get_mut(&**client) else { return };
+        let key = FilterKey { filter: (&*filter.filter).into(), share: filter.share.as_deref().map(Arc::from) };
+        if let Some(known) = entry.filters.remove(&key) {
+            self.remove(&known, &entry.route);
+        }
+    }
 
     /// Notes where the client is (creates it where unknown).
-    pub fn set_state(&self, _shard: u16, _client: &ByteString, _state: RouteState) {}
+    pub fn set_state(&self, shard: u16, client: &ByteString, state: RouteState) {
+        let mut clients = self.clients.part(client).write();
+        client_entry(&mut clients, shard, client, state).route.0.set_state(state);
+    }
 
     /// The session is gone with all its subscriptions.
-    pub fn remove_client(&self, _client: &ByteString) {}
-
-    /// Forgets everything of one shard, before it is filled again from a snapshot.
-    pub fn clear_shard(&self, _shard: u16) {}
-
-    pub fn client(&self, _client: &str) -> Option<Arc<ClientRoute>> {
-        None
+    pub fn remove_client(&self, client: &ByteString) {
+        let mut clients = self.clients.part(client).write();
+        if let Some(entry) = clients.remove(&**client) {
+            self.forget(&entry);
+            shrink(&mut clients);
+        }
     }
 
-    /// Matches a topic. `publisher` leaves out that client's own No Local subscriptions [MQTT-3.8.3-3].
-    pub fn matches(&self, _topic: &str, _publisher: Option<&ByteString>) -> Matches {
-        Matches::default()
+    /// Forgets everything of one shard, before it is filled again from a snapshot. Looks at every client (but not at the filters of
+    /// others): as long as refilling takes anyhow.
+    pub fn clear_shard(&self, shard: u16) {
+        for part in &self.clients.parts {
+            let mut clients = part.write();
+            for (_, entry) in clients.extract_if(|_, entry| entry.route.0.shard == shard) {
+                self.forget(&entry);
+            }
+            shrink(&mut clients);
+        }
     }
 
-    /// Members of a shared subscription, all of them, connected or not, in a stable order.
-    pub fn members(&self, _group: &GroupId) -> Vec<Member> {
-        Vec::new()
+    pub fn client(&self, client: &str) -> Option<Arc<ClientRoute>> {
+        self.clients.part(client).read().get(client).map(|entry| Arc::clone(&entry.route.0))
+    }
+
+    /// Subscriptions of a client with options and Subscription Identifier, sorted by filter.
+    pub fn subscriptions_of(&self, client: &str) -> Vec<(SubscriptionFilter, SubscriptionOptions, Option<u32>)> {
+        let clients = self.clients.part(client).read();
+        let Some(entry) = clients.get(client) else { return Vec::new() };
+        let mut all: Vec<_> = entry.filters.iter().filter_map(|key| self.subscription(key, &entry.route)).collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// Members of a shared subscription, all of them, connected or not, sorted by client id.
+    pub fn members(&self, group: &GroupId) -> Vec<Member> {
+        let mut members = self
+            .with_node(&group.filter, |node| {
+                let members = node.group(&group.share).into_iter().flat_map(|group| group.members());
+                members.map(Member::from).collect::<Vec<_>>()
+            })
+            .unwrap_or_default();
+        members.sort_unstable_by(|a, b| a.route.client.cmp(&b.route.client));
+        members
+    }
+
+    /// Whether the shared subscription has a member.
+    pub fn group_exists(&self, group: &GroupId) -> bool {
+        self.groups.read().contains(group)
+    }
+
+    /// Visits every shared subscription that has a member, sorted. They are those at the time of the call; `visit` may use the table.
+    pub fn for_each_group(&self, visit: impl FnMut(&GroupId)) {
+        let groups: Vec<GroupId> = self.groups.read().iter().cloned().collect();
+        groups.iter().for_each(visit);
     }
 
     pub fn subscription_count(&self) -> usize {
-        0
+        self.subscriptions.load(Ordering::Relaxed)
+    }
+
+    pub fn client_count(&self) -> usize {
+        self.clients.parts.iter().map(|part| part.read().len()).sum()
+    }
+
+    /// Puts a subscription to its filter; returns how the client is to remember it and whether it is new.
+    fn insert(&self, filter: &SubscriptionFilter, subscriber: Subscriber) -> (FilterKey, bool) {
+        let share = filter.share.as_deref();
+        let (text, inserted) = if filter.has_wildcard() {
+            let mut trie = self.wildcards.write();
+            let terminal = trie.entry(&filter.filter);
+            let inserted = terminal.node.insert(share, &filter.filter, subscriber);
+            self.note_made(&inserted);
+            let text = Arc::clone(&terminal.filter);
+            self.wildcard_filters.store(trie.len(), Ordering::Release);
+            (text, inserted)
+        } else {
+            let mut part = self.exact.part(&filter.filter).write();
+            let text =
+                part.get_key_value(&*filter.filter).map_or_else(|| Arc::from(&*filter.filter), |(text, _)| Arc::clone(text));
+            let inserted = part.entry(Arc::clone(&text)).or_default().insert(share, &filter.filter, subscriber);
+            self.note_made(&inserted);
+            (text, inserted)
+        };
+        (FilterKey { filter: text, share: inserted.share }, inserted.new)
+    }
+
+    fn note_made(&self, inserted: &Inserted) {
+        if let Some(group) = &inserted.group_made {
+            self.groups.write().insert(group.clone());
+        }
+    }
+
+    /// Takes all subscriptions of a client that is gone from their filters.
+    fn forget(&self, entry: &ClientEntry) {
+        for key in entry.filters.iter() {
+            self.remove(key, &entry.route);
+        }
+        entry.route.0.set_state(RouteState::default());
+    }
+
+    fn remove(&self, key: &FilterKey, route: &RouteKey) {
+        let take = |node: &mut FilterNode| {
+            let Removed { existed, group_gone } = node.remove(key.share.as_deref(), route);
+            if existed {
+                self.subscriptions.fetch_sub(1, Ordering::Relaxed);
+            }
+            if let Some(group) = group_gone {
+                self.groups.write().remove(&group);
+            }
+        };
+        if has_wildcard(&key.filter) {
+            let mut trie = self.wildcards.write();
+            trie.change(&key.filter, take);
+            self.wildcard_filters.store(trie.len(), Ordering::Release);
+            return;
+        }
+        let mut part = self.exact.part(&key.filter).write();
+        if let Some(node) = part.get_mut(&*key.filter) {
+            take(node);
+            if node.is_empty() {
+                part.remove(&*key.filter);
+                shrink(&mut part);
+            }
+        }
+    }
+
+    fn subscription(&self, key: &FilterKey, route: &RouteKey) -> Option<(SubscriptionFilter, SubscriptionOptions, Option<u32>)> {
+        let share = key.share.as_deref();
+        let (options, identifier) = self.with_node(&key.filter, |node| {
+            node.get(share, route).map(|subscriber| (subscriber.options, subscriber.identifier.map(NonZeroU32::get)))
+        })??;
+        let filter = SubscriptionFilter { share: share.map(ByteString::from), filter: (&*key.filter).into() };
+        Some((filter, options, identifier))
+    }
+
+    fn with_node<R>(&self, filter: &str, read: impl FnOnce(&FilterNode) -> R) -> Option<R> {
+        if has_wildcard(filter) {
+            return self.wildcards.read().get(filter).map(|terminal| read(&terminal.node));
+        }
+        self.exact.part(filter).read().get(filter).map(read)
     }
 }
+
+impl From<&Subscriber> for Member {
+    fn from(subscriber: &Subscriber) -> Self {
+        Self {
+            route: Arc::clone(&subscriber.route.0),
+            options: subscriber.options,
+            identifier: subscriber.identifier.map(NonZeroU32::get),
+        }
+    }
+}
+
+fn has_wildcard(filter: &str) -> bool {
+    filter.bytes().any(|b| matches!(b, b'+' | b'#'))
+}
+
+/// The client's entry, made with `state` where it is not known. The id is copied: the caller's may be a slice of a read buffer.
+fn client_entry<'a>(
+    clients: &'a mut Part<ByteString, ClientEntry>,
+    shard: u16,
+    client: &str,
+    state: RouteState,
+) -> &'a mut ClientEntry {
+    clients.entry(client.into()).or_insert_with_key(|id| ClientEntry {
+        route: RouteKey(Arc::new(ClientRoute::new(id.clone(), shard, state))),
+        filters: SmallSet::Empty,
+    })
+}
+
+type Part<K, V> = HashMap<K, V, RandomState>;
+
+/// A hash map cut into parts with a lock each.
+#[derive(Debug)]
+struct Parts<K, V> {
+    hasher: RandomState,
+    parts: Box<[RwLock<Part<K, V>>]>,
+}
+
+impl<K, V> Default for Parts<K, V> {
+    fn default() -> Self {
+        Self { hasher: RandomState::new(), parts: (0..PARTS).map(|_| RwLock::default()).collect() }
+    }
+}
+
+impl<K, V> Parts<K, V> {
+    #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash choose a part")]
+    fn part(&self, key: &str) -> &RwLock<Part<K, V>> {
+        &self.parts[self.hasher.hash_one(key) as usize % PARTS]
+    }
+}
+
+/// Gives memory back after most of a part went.
+fn shrink<K: Eq + Hash, V>(part: &mut Part<K, V>) {
+    if part.capacity() > 1024 && part.capacity() / 8 > part.len() {
+        part.shrink_to(part.len() * 2);
+    }
+}
+
+#[cfg(test)]
+#[path = "table_test.rs"]
+mod tests;

@@ -1,5 +1,8 @@
 //! What a machine asks of the outside.
 
+use std::fmt;
+
+use bytes::Bytes;
 use bytestring::ByteString;
 
 use crate::mqtt::packet::{PacketId, SubscriptionOptions};
@@ -17,7 +20,8 @@ pub enum Effect {
     Send(Packet),
     /// Register the connection with the client's shard; answer with `Machine::handle_registered`.
     Register(Box<Registration>),
-    /// Route a message; answer with `Machine::handle_published` when it is as safe as its QoS asks.
+    /// Route a message; answer with `Machine::handle_published` when it is as safe as its QoS asks. For QoS 0 only the answer
+    /// `NotAuthorized` matters, and none need come.
     /// `receive` is set for QoS 2 of a session that outlives its connection: the identifier is stored with the message in the
     /// publisher's shard, so that a resend after a failover is recognised.
     Publish { ticket: Ticket, message: Box<Message>, receive: Option<PacketId> },
@@ -27,21 +31,22 @@ pub enum Effect {
     Subscribe { ticket: Ticket, subscriptions: Vec<Subscription> },
     /// Answer with `Machine::handle_unsubscribed`.
     Unsubscribe { ticket: Ticket, filters: Vec<SubscriptionFilter> },
-    /// A delivery went on or ended. For `AckOutcome::Received` of a `Source::Queue` the machine holds back PUBREL until
+    /// A delivery went on or ended (not said of QoS 0 from `Source::Local`, which ends with its `Send`). For `AckOutcome::Received` of a `Source::Queue` the machine holds back PUBREL until
     /// `Machine::handle_acknowledged` says that the step is stored.
     Acknowledge { source: Source, outcome: AckOutcome },
-    /// A delivery could not be sent (too large for the client's Maximum Packet Size); it counts as completed [MQTT-3.1.2-25].
+    /// A delivery could not be sent (too large for the client's Maximum Packet Size); it counts as completed [MQTT-3.1.2-25], so
+    /// no `Acknowledge` follows.
     Dropped { delivery: Box<Delivery>, reason: DropReason },
-    /// A delivery expired before it was sent.
+    /// A delivery expired before it was sent; no `Acknowledge` follows.
     Expired { delivery: Box<Delivery> },
     /// The connection is over: propose it to the shard, once. Nothing but `Send` of a last packet and `Close` accompanies it.
     End(End),
-    /// Close the socket when what was sent is written.
+    /// Close the socket when what was sent is written. Always the last effect of a machine.
     Close,
 }
 
-/// What CONNECT asks of the client's shard.
-#[derive(Debug, Clone, PartialEq)]
+/// What CONNECT asks of the authenticator and of the client's shard.
+#[derive(Clone, PartialEq)]
 pub struct Registration {
     pub client_id: ByteString,
     pub client_id_assigned: bool,
@@ -51,7 +56,25 @@ pub struct Registration {
     pub session_expiry_interval_s: u32,
     pub will: Option<WillRegistration>,
     pub username: Option<ByteString>,
+    /// For the authenticator; neither logged nor stored.
+    pub password: Option<Bytes>,
     pub user_properties: UserProperties,
+}
+
+impl fmt::Debug for Registration {
+    /// Leaves the password out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration")
+            .field("client_id", &self.client_id)
+            .field("client_id_assigned", &self.client_id_assigned)
+            .field("protocol", &self.protocol)
+            .field("clean_start", &self.clean_start)
+            .field("session_expiry_interval_s", &self.session_expiry_interval_s)
+            .field("will", &self.will)
+            .field("username", &self.username)
+            .field("user_properties", &self.user_properties)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A Will with its delay.

@@ -1,1 +1,19 @@
-//! Not built yet.
+//! Metrics and log output. Open to every room from `storage` on; nothing here is a global: a node makes one [`Metrics`] and hands
+//! it around.
+
+pub mod addon_counter;
+pub mod hivemq;
+pub mod logging;
+pub mod metrics;
+mod naming;
+pub mod own;
+pub mod packet_type;
+mod process;
+pub mod rate_limited;
+
+pub use addon_counter::AddonCounter;
+pub use logging::LoggingError;
+pub use metrics::{Metrics, MetricsError, Sampled};
+pub use own::{RaftGroupSample, SubmitFailure};
+pub use packet_type::{IncomingPacket, OutgoingPacket};
+pub use rate_limited::RateLimited;

@@ -1,0 +1,369 @@
+//! Runs the machine's effects.
+
+use std::sync::Arc;
+
+use actix::fut::ActorFutureExt;
+use actix::{AsyncContext, Context, WrapFuture};
+
+use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
+use crate::replica::command::{QueueStep, SubscriptionRecord, WillRecord};
+use crate::replica::event::Outcome;
+use crate::replica::{Command, ConnectCommand, ConnectionRef};
+use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket};
+use crate::signal::{ConnectionFacts, Initiator, Receiver};
+
+use super::super::endings::Claim;
+use super::super::hub::Grant;
+use super::super::publish::{self, Published};
+use super::super::queue::QueueItem;
+use super::super::{clock, endings, retained, shared_subscription};
+use super::{Client, Identity};
+
+/// The client id of a client that sent none (spec/hivemq.md 9.3): unique, since the connection is.
+pub(super) fn assigned_client_id(connection: ConnectionRef) -> String {
+    format!("tmq_{:x}_{:x}_{:x}", connection.node & 0xFFFF_FFFF, connection.incarnation, connection.connection)
+}
+
+impl Client {
+    /// Runs effects until there are none, then hands on what they gathered.
+    pub(super) fn run_effects(&mut self, ctx: &mut Context<Self>) {
+        loop {
+            while !self.effects.is_empty() {
+                for effect in std::mem::take(&mut self.effects) {
+                    self.run(effect, ctx);
+                }
+            }
+            self.deliver_held();
+            if self.effects.is_empty() {
+                break;
+            }
+        }
+        self.submit_steps(ctx);
+        if self.completed > 0 {
+            let completed = std::mem::take(&mut self.completed);
+            if let Some(queue) = self.local.existing_queue(self.connection.connection) {
+                queue.post(QueueItem::Completed(completed));
+            }
+        }
+        if self.effects.capacity() > 64 {
+            self.effects = Vec::new();
+        }
+    }
+
+    /// Runs effects from a future of the actor. actix polls futures in a row and the pump may have had its turn already: it is woken for what
+    /// is to be written.
+    fn resume(&mut self, ctx: &mut Context<Self>) {
+        self.run_effects(ctx);
+        self.wake();
+    }
+
+    fn run(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        match effect {
+            Effect::Send(packet) => self.write(&packet),
+            Effect::Register(registration) => self.register(*registration, ctx),
+            Effect::Publish { ticket, message, receive } => self.publish(ticket, *message, receive, ctx),
+            Effect::Release { ticket, packet_id } => self.release(ticket, packet_id, ctx),
+            Effect::Subscribe { ticket, subscriptions } => self.subscribe(ticket, subscriptions, ctx),
+            Effect::Unsubscribe { ticket, filters } => self.unsubscribe(ticket, filters, ctx),
+            Effect::Acknowledge { source, outcome } => self.acknowledge(source, outcome),
+            Effect::Dropped { delivery, reason } => self.not_delivered(&delivery, QueueStep::Dropped(reason)),
+            Effect::Expired { delivery } => self.not_delivered(&delivery, QueueStep::Expired),
+            Effect::End(end) => {
+                // What the client acknowledged before it went counts.
+                self.submit_steps(ctx);
+                self.end(end);
+            }
+            Effect::Close => self.closing = true,
+        }
+    }
+
+    fn register(&mut self, registration: Registration, ctx: &mut Context<Self>) {
+        let node = Arc::clone(self.local.node());
+        let Some(cluster) = node.cluster().filter(|c| c.is_ready()) else {
+            self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), clock::now(), &mut self.effects);
+            return;
+        };
+        // The incarnation may be newer than at accept.
+        if self.connection.incarnation != cluster.incarnation() {
+            self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), clock::now(), &mut self.effects);
+            return;
+        }
+        let identity = self.identity_of(&registration);
+        let command = self.connect_command(registration, &identity);
+        let submitted = cluster.submit(identity.shard, Command::Connect(Box::new(command)));
+        let (connection, ending) = (self.connection, identity.clone());
+        let outcome = endings::registration(node, ending, connection, submitted);
+        self.identity = Some(identity);
+        ctx.spawn(outcome.into_actor(self).map(|outcome, client, ctx| client.registered(outcome, ctx)));
+    }
+
+    fn identity_of(&self, registration: &Registration) -> Identity {
+        let facts = ConnectionFacts {
+            client_id: registration.client_id.clone(),
+            client_id_assigned: registration.client_id_assigned,
+            client_ip: self.accepted.peer.map(|a| a.ip().to_canonical().to_string().into()),
+            node_ip: self.accepted.local.map(|a| a.ip().to_canonical().to_string().into()),
+            listener_port: Some(self.accepted.listener_port),
+            secure: self.accepted.secure,
+            protocol: registration.protocol,
+            username: registration.username.clone(),
+            tls_common_name: None,
+            tls_subject_alternative_names: None,
+            connected_at_ms: clock::wall_ms(),
+        };
+        Identity {
+            client: registration.client_id.clone(),
+            shard: self.local.node().shard_of(&registration.client_id),
+            persistent: registration.session_expiry_interval_s > 0,
+            facts: Arc::new(facts),
+        }
+    }
+
+    fn connect_command(&self, registration: Registration, identity: &Identity) -> ConnectCommand {
+        let node = self.local.node();
+        ConnectCommand {
+            connection: self.connection,
+            clean_start: registration.clean_start,
+            session_expiry_interval_s: registration.session_expiry_interval_s,
+            will: registration.will.map(|w| WillRecord { message: Arc::new(*w.message), delay_interval_s: w.delay_interval_s }),
+            facts: Arc::clone(&identity.facts),
+            user_properties: registration.user_properties,
+            queue_limit: node.settings.queue.max_queue_size,
+            discard_oldest: node.settings.queue.discard_oldest,
+            lifecycle: node.renderer.lifecycle_wanted(),
+        }
+    }
+
+    fn registered(&mut self, outcome: Result<Claim, ReasonCode>, ctx: &mut Context<Self>) {
+        if self.closing {
+            return; // the peer went meanwhile: the unclaimed registration ends itself
+        }
+        let Some(identity) = self.identity.clone() else { return };
+        let connected = outcome.is_ok();
+        if !connected {
+            self.identity = None;
+        }
+        let outcome: Result<Registered, ReasonCode> = outcome.map(Claim::take);
+        self.machine.handle_registered(outcome, clock::now(), &mut self.effects);
+        self.resume(ctx);
+        if connected {
+            self.counted = true;
+            self.local.node().metrics.connection_opened();
+            let grant = Grant {
+                client: identity.client,
+                shard: identity.shard,
+                persistent: identity.persistent,
+                window: self.machine.send_quota(),
+            };
+            self.local.grant(self.connection.connection, grant);
+        }
+    }
+
+    fn publish(
+        &mut self,
+        ticket: Ticket,
+        message: crate::mqtt::Message,
+        receive: Option<crate::mqtt::packet::PacketId>,
+        ctx: &mut Context<Self>,
+    ) {
+        let node = self.local.node();
+        let message = Arc::new(message);
+        let published = match (receive, &self.identity) {
+            (Some(packet_id), Some(identity)) => publish::receive(node, &message, &identity.client, self.connection, packet_id),
+            _ => publish::publish(node, &message),
+        };
+        match published {
+            Published::Done(code) => self.machine.handle_published(ticket, code, clock::now(), &mut self.effects),
+            Published::Stored(stored) => {
+                ctx.spawn(stored.into_actor(self).map(move |stored, client, ctx| {
+                    match stored {
+                        Ok(code) => client.machine.handle_published(ticket, code, clock::now(), &mut client.effects),
+                        // Not acknowledged: the client sends it again on its next connection.
+                        Err(_) => client.unavailable(),
+                    }
+                    client.resume(ctx);
+                }));
+            }
+        }
+    }
+
+    fn release(&mut self, ticket: Ticket, packet_id: crate::mqtt::packet::PacketId, ctx: &mut Context<Self>) {
+        let Some(identity) = &self.identity else { return };
+        let command = Command::Release { client: identity.client.clone(), connection: self.connection, packet_id };
+        let Some(cluster) = self.local.node().cluster() else { return };
+        let submitted = cluster.submit(identity.shard, command);
+        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+            match outcome {
+                Ok(_) => client.machine.handle_released(ticket, clock::now(), &mut client.effects),
+                Err(_) => client.unavailable(),
+            }
+            client.resume(ctx);
+        }));
+    }
+
+    fn subscribe(&mut self, ticket: Ticket, subscriptions: Vec<Subscription>, ctx: &mut Context<Self>) {
+        let Some(identity) = self.identity.clone() else { return };
+        let Some(cluster) = self.local.node().cluster() else { return };
+        let records: Vec<SubscriptionRecord> = subscriptions
+            .iter()
+            .map(|s| SubscriptionRecord { filter: s.filter.clone(), options: s.options, identifier: s.identifier })
+            .collect();
+        let command = Command::Subscribe { client: identity.client.clone(), connection: self.connection, subscriptions: records };
+        let submitted = cluster.submit(identity.shard, command);
+        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+            match outcome {
+                Ok(Outcome::Subscribed(existed)) => {
+                    let codes: Vec<ReasonCode> = subscriptions.iter().map(|s| granted(s.options.qos)).collect();
+                    client.machine.handle_subscribed(ticket, &codes, clock::now(), &mut client.effects);
+                    client.resume(ctx);
+                    retained::send(&client.local, client.connection, &identity, &subscriptions, &existed);
+                }
+                Ok(_) => {} // the connection is not the session's any more: Close is on its way
+                Err(_) => client.unavailable(),
+            }
+            client.resume(ctx);
+        }));
+    }
+
+    fn unsubscribe(&mut self, ticket: Ticket, filters: Vec<crate::mqtt::SubscriptionFilter>, ctx: &mut Context<Self>) {
+        let Some(identity) = &self.identity else { return };
+        let Some(cluster) = self.local.node().cluster() else { return };
+        let command = Command::Unsubscribe { client: identity.client.clone(), connection: self.connection, filters };
+        let submitted = cluster.submit(identity.shard, command);
+        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+            match outcome {
+                Ok(Outcome::Unsubscribed(existed)) => {
+                    client.machine.handle_unsubscribed(ticket, &existed, clock::now(), &mut client.effects);
+                }
+                Ok(_) => {}
+                Err(_) => client.unavailable(),
+            }
+            client.resume(ctx);
+        }));
+    }
+
+    /// The shard cannot be reached: the client goes elsewhere with its session.
+    fn unavailable(&mut self) {
+        self.machine.disconnect(
+            ReasonCode::ServerBusy,
+            "the session's shard has no leader in reach",
+            true,
+            clock::now(),
+            &mut self.effects,
+        );
+    }
+
+    fn acknowledge(&mut self, source: Source, outcome: AckOutcome) {
+        match (source, outcome) {
+            (Source::Queue { seq }, AckOutcome::Received) => self.steps.push((seq, QueueStep::Received)),
+            (Source::Queue { seq }, AckOutcome::Completed(_) | AckOutcome::Sent) => {
+                self.steps.push((seq, QueueStep::Completed));
+                self.completed += 1;
+            }
+            (Source::Local, AckOutcome::Completed(_)) => self.completed += 1,
+            (Source::Share { group, seq }, AckOutcome::Completed(_) | AckOutcome::Sent) => self.shared_done(group, seq),
+            (Source::Local, AckOutcome::Sent | AckOutcome::Received) | (Source::Share { .. }, AckOutcome::Received) => {}
+        }
+    }
+
+    fn shared_done(&self, group: crate::mqtt::GroupId, seq: u64) {
+        shared_subscription::report(self.local.node(), &group, seq);
+    }
+
+    fn not_delivered(&mut self, delivery: &Delivery, step: QueueStep) {
+        if delivery.qos != QoS::AtMostOnce && !matches!(delivery.source, Source::Share { .. }) {
+            self.completed += 1;
+        }
+        match &delivery.source {
+            // The shard raises the signal, exactly once.
+            Source::Queue { seq } => self.steps.push((*seq, step)),
+            Source::Local => self.raise(delivery, step, |identity| Receiver::Client(identity.client.clone())),
+            Source::Share { group, seq } => {
+                let full = group.full();
+                self.raise(delivery, step, |_| Receiver::SharedSubscription(full.clone()));
+                self.shared_done(group.clone(), *seq);
+            }
+        }
+    }
+
+    fn raise(&self, delivery: &Delivery, step: QueueStep, receiver: impl Fn(&Identity) -> Receiver) {
+        let Some(identity) = &self.identity else { return };
+        let signals = &self.local.node().signals;
+        match step {
+            QueueStep::Dropped(reason) => signals.dropped(delivery, receiver(identity), reason, clock::wall_ms()),
+            QueueStep::Expired => signals.expired(delivery, receiver(identity), clock::wall_ms()),
+            QueueStep::Completed | QueueStep::Received => {}
+        }
+    }
+
+    /// Proposes the steps of this turn in one command; PUBREL waits until its step is stored.
+    fn submit_steps(&mut self, ctx: &mut Context<Self>) {
+        if self.steps.is_empty() {
+            return;
+        }
+        let steps = std::mem::take(&mut self.steps);
+        let Some(identity) = &self.identity else { return };
+        let Some(cluster) = self.local.node().cluster() else { return };
+        let received: Vec<u64> = steps.iter().filter(|(_, s)| *s == QueueStep::Received).map(|(seq, _)| *seq).collect();
+        let command = Command::Acknowledge { client: identity.client.clone(), connection: self.connection, steps };
+        if received.is_empty() {
+            if cluster.submit_nowait(identity.shard, command).is_err() {
+                // Not stored: the messages are sent again on the next connection, as unacknowledged ones are.
+                self.unavailable();
+                self.closing_soon(ctx);
+            }
+            return;
+        }
+        let submitted = cluster.submit(identity.shard, command);
+        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+            match outcome {
+                Ok(_) => {
+                    for seq in received {
+                        client.machine.handle_acknowledged(&Source::Queue { seq }, clock::now(), &mut client.effects);
+                    }
+                }
+                Err(_) => client.unavailable(),
+            }
+            client.resume(ctx);
+        }));
+    }
+
+    fn closing_soon(&mut self, ctx: &mut Context<Self>) {
+        for effect in std::mem::take(&mut self.effects) {
+            self.run(effect, ctx);
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        self.ended = (end.initiator, end.reason_code);
+        self.propose_end(end);
+    }
+
+    fn propose_end(&self, end: End) {
+        let Some(identity) = &self.identity else { return };
+        // A stopping node ends its connections without a reason of theirs (spec/hivemq.md 10.1).
+        let (initiator, reason_code) = if self.stopping && end.initiator == Initiator::Server {
+            (Initiator::Unspecified, None)
+        } else {
+            (end.initiator, end.reason_code.map(ReasonCode::byte))
+        };
+        let command = Command::Disconnect {
+            client: identity.client.clone(),
+            connection: self.connection,
+            initiator,
+            reason_code,
+            will: end.will,
+            session_expiry_interval_s: end.session_expiry_interval_s,
+            sent_seq: self.sent_seq,
+        };
+        endings::propose(Arc::clone(self.local.node()), identity.shard, command, self.connection);
+    }
+}
+
+fn granted(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQoS1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
+    }
+}

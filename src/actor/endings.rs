@@ -1,0 +1,100 @@
+//! What must reach the shard even if the actor that wants it is gone: a connection's end, and the undoing of a registration.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cluster::SubmitError;
+use crate::mqtt::ReasonCode;
+use crate::replica::event::Outcome;
+use crate::replica::{Command, ConnectionRef, ShardId};
+use crate::session::Registered;
+use crate::signal::Initiator;
+
+use super::client::Identity;
+use super::node::Node;
+
+/// Pause between tries while the shard has no leader in reach.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Proposes a connection's end until it is stored. An incarnation that was declared dead needs none: `NodeDown` ended its connections.
+pub fn propose(node: Arc<Node>, shard: ShardId, command: Command, connection: ConnectionRef) {
+    let Some(first) = node.cluster().map(|cluster| cluster.submit(shard, command.clone())) else { return };
+    actix_rt::spawn(async move {
+        let mut outcome = first.await;
+        loop {
+            match outcome {
+                Ok(_) | Err(SubmitError::Unknown) => return,
+                Err(SubmitError::Unavailable | SubmitError::Overloaded) => {}
+            }
+            actix_rt::time::sleep(RETRY).await;
+            let Some(cluster) = node.cluster() else { return };
+            if cluster.incarnation() != connection.incarnation {
+                return;
+            }
+            outcome = cluster.submit(shard, command.clone()).await;
+        }
+    });
+}
+
+/// A registration that the shard accepted. Dropped unclaimed (the actor was gone), it ends the connection again.
+pub struct Claim {
+    node: Arc<Node>,
+    identity: Identity,
+    connection: ConnectionRef,
+    registered: Option<Registered>,
+}
+
+impl Claim {
+    /// The actor takes the connection over.
+    pub fn take(mut self) -> Registered {
+        self.registered.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.registered.is_none() {
+            return;
+        }
+        let command = Command::Disconnect {
+            client: self.identity.client.clone(),
+            connection: self.connection,
+            initiator: Initiator::Unspecified,
+            reason_code: None,
+            will: true,
+            session_expiry_interval_s: None,
+            sent_seq: 0,
+        };
+        propose(Arc::clone(&self.node), self.identity.shard, command, self.connection);
+    }
+}
+
+/// Waits for a registration in a task of its own, so that it is undone if nobody is left to claim it.
+pub fn registration(
+    node: Arc<Node>,
+    identity: Identity,
+    connection: ConnectionRef,
+    submitted: impl Future<Output = Result<Outcome, SubmitError>> + 'static,
+) -> impl Future<Output = Result<Claim, ReasonCode>> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    actix_rt::spawn(async move {
+        let claim = |registered| Claim { node, identity, connection, registered: Some(registered) };
+        let result = match submitted.await {
+            Ok(Outcome::Connected(outcome)) => Ok(claim(Registered {
+                session_present: outcome.session_present,
+                received_packet_ids: outcome.received_packet_ids,
+            })),
+            Ok(Outcome::Refused(code)) => Err(code),
+            // It may be registered: end that, and let the client try again.
+            Err(SubmitError::Unknown) => {
+                drop(claim(Registered::default()));
+                Err(ReasonCode::ServerUnavailable)
+            }
+            Err(SubmitError::Overloaded) => Err(ReasonCode::ServerBusy),
+            Ok(_) | Err(SubmitError::Unavailable) => Err(ReasonCode::ServerUnavailable),
+        };
+        drop(sender.send(result));
+    });
+    async move { receiver.await.unwrap_or(Err(ReasonCode::ServerUnavailable)) }
+}

@@ -1,0 +1,151 @@
+//! What the cluster tells this node, turned into routing changes and items for hubs, takers and the signal bus.
+
+use std::sync::Arc;
+
+use crate::cluster::{Hooks, PeerMessage};
+use crate::mqtt::{Delivery, ReasonCode, Source};
+use crate::replica::{ConnectionRef, Event, NodeId, ShardId, State};
+use crate::routing::RouteState;
+
+use super::hub::HubItem;
+use super::node::Node;
+use super::outbox_taker::TakerItem;
+use super::publish;
+use super::shared_subscription::{self, GroupItem};
+use super::signal_bus::BusItem;
+
+/// The node's ears.
+pub struct NodeHooks(pub Arc<Node>);
+
+impl Hooks for NodeHooks {
+    fn shard_loaded(&self, shard: ShardId, state: &State) {
+        let routing = &self.0.routing;
+        routing.clear_shard(shard.0);
+        for session in state.sessions() {
+            let state = RouteState { connection: session.connection.map(triple), persistent: session.is_persistent() };
+            routing.set_state(shard.0, &session.client, state);
+            for record in session.subscriptions.values() {
+                routing.subscribe(shard.0, &session.client, &record.filter, record.options, record.identifier);
+            }
+        }
+        self.0.groups.poke_all();
+    }
+
+    fn applied(&self, shard: ShardId, events: &[Event], leads: bool) {
+        let mut outbox = false;
+        for event in events {
+            outbox |= matches!(event, Event::Outbox { .. });
+            self.event(shard, event, leads);
+        }
+        if outbox {
+            for taker in self.0.takers() {
+                taker.post(TakerItem::Look);
+            }
+        }
+    }
+
+    fn leadership(&self, shard: ShardId, leads: bool) {
+        if let Some(taker) = self.0.takers().get(usize::from(shard.0)) {
+            taker.post(TakerItem::Leads(leads));
+        }
+        shared_subscription::leadership(&self.0, shard, leads);
+    }
+
+    fn peer_message(&self, from: NodeId, message: PeerMessage) {
+        match message {
+            PeerMessage::Publish { message } => publish::deliver_local(&self.0, &message),
+            PeerMessage::DeliverShared { message, client, qos, retain, subscription_ids, .. } => {
+                let connection = self.0.routing.client(&client).and_then(|route| route.state().connection);
+                match connection.filter(|c| self.0.is_local(*c)) {
+                    Some(c) => {
+                        publish::enqueue_local(&self.0, c.2, publish::delivery(&message, qos, retain, subscription_ids));
+                    }
+                    None => tracing::trace!(%client, "the chosen member of a shared subscription is gone"),
+                }
+            }
+            PeerMessage::Dispatch { group, seq, message, qos, retain, subscription_ids, dup, connection, .. } => {
+                if !self.0.is_local(triple(connection)) {
+                    return; // an earlier incarnation's: its end reaches the dispatcher through the routing table
+                }
+                let source = Source::Share { group, seq };
+                let delivery = Box::new(Delivery { message, qos, retain, subscription_ids, dup, source });
+                if let Some(hub) = self.0.hub_of(connection.connection) {
+                    hub.post(HubItem::Dispatch { connection: connection.connection, delivery });
+                }
+            }
+            PeerMessage::DispatchDone { group, entries } => {
+                let seqs = entries.into_iter().filter(|(_, completed)| *completed).map(|(seq, _)| seq).collect();
+                shared_subscription::done(&self.0, &group, seqs);
+            }
+            other => tracing::warn!(from, ?other, "a peer message the cluster room should have taken"),
+        }
+    }
+
+    fn incarnation_lost(&self) {
+        for hub in self.0.hubs() {
+            hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerUnavailable, tell_shard: false });
+        }
+    }
+}
+
+impl NodeHooks {
+    fn event(&self, shard: ShardId, event: &Event, leads: bool) {
+        let node = &self.0;
+        match event {
+            Event::Connected { client, connection, persistent } => {
+                let state = RouteState { connection: Some(triple(*connection)), persistent: *persistent };
+                node.routing.set_state(shard.0, client, state);
+                node.groups.member_changed(node, client);
+            }
+            Event::Disconnected { client, .. } => {
+                node.routing.set_state(shard.0, client, RouteState { connection: None, persistent: true });
+                node.groups.member_changed(node, client);
+            }
+            Event::SessionRemoved { client } => {
+                let groups = node.groups.of_client(node, client);
+                node.routing.remove_client(client);
+                node.groups.poke(&groups);
+            }
+            Event::Close { connection, reason_code, .. } => {
+                if node.is_local(triple(*connection))
+                    && let Some(hub) = node.hub_of(connection.connection)
+                {
+                    hub.post(HubItem::Close { connection: connection.connection, reason_code: *reason_code });
+                }
+            }
+            Event::Subscribed { client, subscription } => {
+                let record = subscription;
+                node.routing.subscribe(shard.0, client, &record.filter, record.options, record.identifier);
+                if record.filter.share.is_some() {
+                    node.groups.member_changed(node, client);
+                }
+            }
+            Event::Unsubscribed { client, filter } => {
+                let groups = node.groups.of_client(node, client);
+                node.routing.unsubscribe(client, filter);
+                node.groups.poke(&groups);
+            }
+            Event::Queued { client } => self.queued(client),
+            Event::GroupQueued { group } => {
+                if leads {
+                    node.groups.ensure(node, group).post(GroupItem::Look);
+                }
+            }
+            Event::GroupRemoved { group } => node.groups.remove(group),
+            Event::Outbox { event, .. } => node.signals.post(BusItem::Outbox { event: Arc::clone(event), count: leads }),
+        }
+    }
+
+    fn queued(&self, client: &str) {
+        let connection = self.0.routing.client(client).and_then(|route| route.state().connection);
+        if let Some(connection) = connection.filter(|c| self.0.is_local(*c))
+            && let Some(hub) = self.0.hub_of(connection.2)
+        {
+            hub.post(HubItem::Queued { connection: connection.2 });
+        }
+    }
+}
+
+fn triple(connection: ConnectionRef) -> (u64, u64, u64) {
+    (connection.node, connection.incarnation, connection.connection)
+}

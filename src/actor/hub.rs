@@ -1,0 +1,264 @@
+//! The Hub of an arbiter: takes what other threads and nodes have for the arbiter's connections and hands it to their actors; keeps
+//! the arbiter's timers.
+//!
+//! Fan-out crosses threads once per arbiter, not once per subscriber.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler};
+use ahash::AHashMap;
+use bytestring::ByteString;
+
+use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
+use crate::replica::ShardId;
+
+use super::client::{Client, ClientItem};
+use super::clock;
+use super::inbox::{Inbox, Mail, Wake};
+use super::node::Node;
+use super::queue::{Queue, QueueItem};
+
+pub type HubMail = Mail<HubItem, Hub>;
+pub type ClientMail = Mail<ClientItem, Client>;
+pub type QueueMail = Mail<QueueItem, Queue>;
+
+/// Timers are looked at this often: the accuracy of keep alive.
+const TICK: Duration = Duration::from_millis(100);
+
+/// One local receiver of a fan-out.
+#[derive(Debug, Clone)]
+pub struct LocalTarget {
+    pub connection: u64,
+    pub qos: QoS,
+    pub retain: bool,
+    pub subscription_ids: SubscriptionIds,
+}
+
+/// What a hub is handed.
+#[derive(Debug)]
+pub enum HubItem {
+    /// One message for several connections of this arbiter.
+    Publish { message: Arc<Message>, targets: Vec<LocalTarget> },
+    /// One delivery for one connection, through its queue.
+    Enqueue { connection: u64, delivery: Box<Delivery> },
+    /// An entry of a shared subscription, straight to the connection that was chosen.
+    Dispatch { connection: u64, delivery: Box<Delivery> },
+    /// The connection's replicated queue has new entries.
+    Queued { connection: u64 },
+    /// The shard ended the connection.
+    Close { connection: u64, reason_code: ReasonCode },
+    /// Every connection is to be closed: the incarnation is lost, or the node stops.
+    CloseAll { reason_code: ReasonCode, tell_shard: bool },
+}
+
+/// What a registered connection's queue starts with.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    pub client: ByteString,
+    pub shard: ShardId,
+    pub persistent: bool,
+    /// Messages of QoS above 0 that may be in flight.
+    pub window: usize,
+}
+
+struct LocalClient {
+    mail: ClientMail,
+    queue: Option<QueueMail>,
+    grant: Option<Grant>,
+}
+
+/// The arbiter's connections and timers, reached directly by the actors of the same thread.
+pub struct Local {
+    node: Arc<Node>,
+    arbiter: usize,
+    clients: RefCell<AHashMap<u64, LocalClient>>,
+    timers: RefCell<BinaryHeap<Reverse<(u64, u64)>>>,
+}
+
+impl Local {
+    pub fn new(node: Arc<Node>, arbiter: usize) -> Rc<Self> {
+        Rc::new(Self { node, arbiter, clients: RefCell::default(), timers: RefCell::default() })
+    }
+
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    pub fn arbiter(&self) -> usize {
+        self.arbiter
+    }
+
+    /// A connection exists: deliveries may come for it from now on.
+    pub fn insert(&self, connection: u64, mail: ClientMail) {
+        self.clients.borrow_mut().insert(connection, LocalClient { mail, queue: None, grant: None });
+    }
+
+    /// The connection is over; its queue ends with it.
+    pub fn remove(&self, connection: u64) {
+        let gone = self.clients.borrow_mut().remove(&connection);
+        if let Some(LocalClient { queue: Some(queue), .. }) = gone {
+            queue.post(QueueItem::Stop);
+        }
+    }
+
+    /// The connection was registered: its queue may deliver.
+    pub fn grant(self: &Rc<Self>, connection: u64, grant: Grant) {
+        let queue = {
+            let mut clients = self.clients.borrow_mut();
+            let Some(client) = clients.get_mut(&connection) else { return };
+            client.grant = Some(grant.clone());
+            client.queue.clone()
+        };
+        match queue {
+            Some(queue) => queue.post(QueueItem::Grant(grant)),
+            // A queue that outlives connections may have entries already: look at once.
+            None if grant.persistent => drop(self.queue(connection)),
+            None => {}
+        }
+    }
+
+    /// The connection's queue actor, started at the first need.
+    pub fn queue(self: &Rc<Self>, connection: u64) -> Option<QueueMail> {
+        let mut clients = self.clients.borrow_mut();
+        let client = clients.get_mut(&connection)?;
+        if client.queue.is_none() {
+            client.queue = Some(Queue::start_for(Rc::clone(self), connection, client.mail.clone(), client.grant.clone()));
+        }
+        client.queue.clone()
+    }
+
+    /// The queue actor if it was ever needed.
+    pub fn existing_queue(&self, connection: u64) -> Option<QueueMail> {
+        self.clients.borrow().get(&connection)?.queue.clone()
+    }
+
+    /// Asks for `ClientItem::Timeout` at about `due_ms` (monotonic), not before.
+    pub fn set_timer(&self, connection: u64, due_ms: u64) {
+        self.timers.borrow_mut().push(Reverse((due_ms, connection)));
+    }
+
+    fn mail(&self, connection: u64) -> Option<ClientMail> {
+        self.clients.borrow().get(&connection).map(|c| c.mail.clone())
+    }
+
+    fn fire_timers(&self, now_ms: u64) {
+        loop {
+            let due = {
+                let mut timers = self.timers.borrow_mut();
+                match timers.peek() {
+                    Some(Reverse((due, _))) if *due <= now_ms => timers.pop(),
+                    _ => None,
+                }
+            };
+            let Some(Reverse((_, connection))) = due else { break };
+            if let Some(mail) = self.mail(connection) {
+                mail.post(ClientItem::Timeout);
+            }
+        }
+    }
+}
+
+/// The actor.
+pub struct Hub {
+    local: Rc<Local>,
+    inbox: Arc<Inbox<HubItem>>,
+    batch: Vec<HubItem>,
+    ticks: u64,
+}
+
+impl Hub {
+    /// Starts the hub of the arbiter it is called on.
+    pub fn start(local: Rc<Local>) -> HubMail {
+        let inbox = Arc::new(Inbox::default());
+        let address = Self { local, inbox: Arc::clone(&inbox), batch: Vec::new(), ticks: 0 }.start();
+        Mail::new(inbox, address)
+    }
+
+    fn handle_item(&self, item: HubItem) {
+        match item {
+            HubItem::Publish { message, targets } => self.publish(&message, targets),
+            HubItem::Enqueue { connection, delivery } => {
+                if let Some(queue) = self.local.queue(connection) {
+                    queue.post(QueueItem::Push { delivery, retained: false });
+                }
+            }
+            HubItem::Dispatch { connection, delivery } => {
+                // For a connection that is gone nothing is to be done: its end reaches the dispatcher through the routing table.
+                if let Some(mail) = self.local.mail(connection) {
+                    mail.post(ClientItem::Deliver(delivery));
+                }
+            }
+            HubItem::Queued { connection } => {
+                if let Some(queue) = self.local.queue(connection) {
+                    queue.post(QueueItem::Queued);
+                }
+            }
+            HubItem::Close { connection, reason_code } => {
+                if let Some(mail) = self.local.mail(connection) {
+                    mail.post(ClientItem::Close { reason_code, tell_shard: false });
+                }
+            }
+            HubItem::CloseAll { reason_code, tell_shard } => {
+                let clients: Vec<ClientMail> = self.local.clients.borrow().values().map(|c| c.mail.clone()).collect();
+                for mail in clients {
+                    mail.post(ClientItem::Close { reason_code, tell_shard });
+                }
+            }
+        }
+    }
+
+    fn publish(&self, message: &Arc<Message>, targets: Vec<LocalTarget>) {
+        for target in targets {
+            if let Some(queue) = self.local.queue(target.connection) {
+                let delivery = Box::new(Delivery {
+                    message: Arc::clone(message),
+                    qos: target.qos,
+                    retain: target.retain,
+                    subscription_ids: target.subscription_ids,
+                    dup: false,
+                    source: Source::Local,
+                });
+                queue.post(QueueItem::Push { delivery, retained: false });
+            }
+        }
+    }
+}
+
+impl Actor for Hub {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(TICK, |hub, _| {
+            let now = clock::now();
+            hub.local.fire_timers(now.mono_ms);
+            hub.ticks += 1;
+            if hub.ticks.is_multiple_of(QUEUE_TICKS) {
+                let queues: Vec<QueueMail> = hub.local.clients.borrow().values().filter_map(|c| c.queue.clone()).collect();
+                for queue in queues {
+                    queue.post(QueueItem::Tick);
+                }
+            }
+        });
+    }
+}
+
+/// Waiting messages are looked through for expired ones every this many ticks.
+const QUEUE_TICKS: u64 = 5;
+
+impl Handler<Wake> for Hub {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, _: &mut Self::Context) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.inbox.take(&mut batch);
+        for item in batch.drain(..) {
+            self.handle_item(item);
+        }
+        self.batch = batch;
+    }
+}

@@ -1,0 +1,146 @@
+//! What all actors of a node share.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use actix_rt::ArbiterHandle;
+
+use crate::cluster::Cluster;
+use crate::queue::QueueLimits;
+use crate::replica::{ConnectionRef, NodeId, ShardId};
+use crate::routing::Table;
+use crate::session::SessionSettings;
+use crate::telemetry::metrics::Metrics;
+
+use super::hub::HubMail;
+use super::outbox_taker::TakerMail;
+use super::render::Renderer;
+use super::shared_subscription::Groups;
+use super::signal_bus::SignalBus;
+
+/// Settings the actors need.
+#[derive(Debug, Clone)]
+pub struct NodeSettings {
+    pub session: Arc<SessionSettings>,
+    pub queue: QueueLimits,
+    /// Bytes of QoS 0 messages waiting in all queues of the node.
+    pub qos0_total_bytes_max: usize,
+    pub max_connections: Option<u64>,
+}
+
+/// The node; made once, shared by reference.
+pub struct Node {
+    pub settings: NodeSettings,
+    pub routing: Table,
+    pub metrics: Arc<Metrics>,
+    pub signals: SignalBus,
+    pub renderer: Arc<dyn Renderer>,
+    pub groups: Groups,
+    /// Bytes of QoS 0 messages waiting in all queues of the node.
+    pub qos0_bytes: AtomicUsize,
+    pub connections: AtomicU64,
+    cluster: OnceLock<Cluster>,
+    hubs: OnceLock<Vec<HubMail>>,
+    takers: OnceLock<Vec<TakerMail>>,
+    arbiters: OnceLock<Vec<ArbiterHandle>>,
+    next_connection: AtomicU64,
+    next_member: AtomicUsize,
+}
+
+impl Node {
+    pub fn new(settings: NodeSettings, metrics: Arc<Metrics>, renderer: Arc<dyn Renderer>) -> Self {
+        Self {
+            settings,
+            routing: Table::new(),
+            metrics,
+            signals: SignalBus::default(),
+            renderer,
+            groups: Groups::default(),
+            qos0_bytes: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
+            cluster: OnceLock::new(),
+            hubs: OnceLock::new(),
+            takers: OnceLock::new(),
+            arbiters: OnceLock::new(),
+            next_connection: AtomicU64::new(1),
+            next_member: AtomicUsize::new(0),
+        }
+    }
+
+    /// Completes the node: called once by the composition root.
+    pub fn connect_hubs(&self, hubs: Vec<HubMail>) {
+        let _ = self.hubs.set(hubs);
+    }
+
+    pub fn connect_arbiters(&self, arbiters: Vec<ArbiterHandle>) {
+        let _ = self.arbiters.set(arbiters);
+    }
+
+    pub fn connect_takers(&self, takers: Vec<TakerMail>) {
+        let _ = self.takers.set(takers);
+    }
+
+    pub fn connect_cluster(&self, cluster: Cluster) {
+        let _ = self.cluster.set(cluster);
+    }
+
+    /// The cluster; `None` only while the node starts.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.get()
+    }
+
+    pub fn hubs(&self) -> &[HubMail] {
+        self.hubs.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub fn takers(&self) -> &[TakerMail] {
+        self.takers.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub fn id(&self) -> NodeId {
+        self.cluster().map_or(0, Cluster::node)
+    }
+
+    /// The shard of a key among this cluster's shards.
+    pub fn shard_of(&self, key: &str) -> ShardId {
+        ShardId::of(key, self.cluster().map_or(1, Cluster::shards))
+    }
+
+    /// A new connection of an arbiter: its index stands in the lowest 8 bits, so that a delivery finds the arbiter without a table.
+    pub fn new_connection(&self, arbiter: usize) -> ConnectionRef {
+        let counter = self.next_connection.fetch_add(1, Ordering::Relaxed);
+        let (node, incarnation) = self.cluster().map_or((0, 0), |c| (c.node(), c.incarnation()));
+        ConnectionRef { node, incarnation, connection: (counter << ARBITER_BITS) | (arbiter as u64 & ARBITER_MASK) }
+    }
+
+    /// The hub of a connection of this node.
+    pub fn hub_of(&self, connection: u64) -> Option<&HubMail> {
+        self.hubs().get(usize::try_from(connection & ARBITER_MASK).unwrap_or(usize::MAX))
+    }
+
+    /// Whether the triple of a route is a live connection of this node.
+    pub fn is_local(&self, connection: (u64, u64, u64)) -> bool {
+        self.cluster().is_some_and(|c| c.node() == connection.0 && c.incarnation() == connection.1)
+    }
+
+    /// One of the node's arbiters, by any number.
+    pub fn arbiter(&self, number: usize) -> Option<ArbiterHandle> {
+        let arbiters = self.arbiters.get()?;
+        arbiters.get(number % arbiters.len().max(1)).cloned()
+    }
+
+    /// Turns among equal members of a shared subscription.
+    pub fn next_turn(&self) -> usize {
+        self.next_member.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether so much waits for the arbiters that publishers should not be read for a moment.
+    pub fn is_pressed(&self) -> bool {
+        self.hubs().iter().any(|hub| hub.len() > PRESSED_ITEMS)
+    }
+}
+
+const ARBITER_BITS: u32 = 8;
+const ARBITER_MASK: u64 = 0xFF;
+/// Items waiting for one arbiter beyond which publishers are paused.
+const PRESSED_ITEMS: usize = 20_000;

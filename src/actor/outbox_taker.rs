@@ -1,0 +1,246 @@
+//! The OutboxTaker actor of a shard: while this node leads the shard it takes, from every shard's outbox, what matches sessions, groups
+//! and retained topics of its own shard, and proposes it together with the new position. The position is part of the shard's state and is
+//! checked when the command applies, so nothing is lost and nothing taken twice, whoever leads (design.md 4).
+//!
+//! Outboxes are read from this node's own replicas. The leader of the source shard also decides, in the same command, what nobody
+//! subscribes to at all.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actix::fut::ActorFutureExt;
+use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
+
+use crate::mqtt::{Message, Origin, QoS};
+use crate::replica::command::TakeCommand;
+use crate::replica::{Command, OutboxEvent, Position, ShardId, Target};
+use crate::signal::{Dead, Signal};
+
+use super::inbox::{Inbox, Mail, Wake};
+use super::node::Node;
+use super::{clock, publish};
+
+pub type TakerMail = Mail<TakerItem, OutboxTaker>;
+
+/// Events taken in one command.
+const TAKE_MAX: usize = 256;
+/// A position that moved past events without receivers here is stored at least this often.
+const POSITION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a taker is told.
+#[derive(Debug, Clone, Copy)]
+pub enum TakerItem {
+    /// Some outbox has new events.
+    Look,
+    Leads(bool),
+}
+
+/// The actor.
+pub struct OutboxTaker {
+    node: Arc<Node>,
+    shard: ShardId,
+    inbox: Arc<Inbox<TakerItem>>,
+    batch: Vec<TakerItem>,
+    leads: bool,
+    busy: bool,
+    /// For each source how far this leader has looked; the stored position may be behind where nothing matched.
+    seen: Vec<Position>,
+    stored_at: Instant,
+}
+
+/// What one look at an outbox found.
+struct Taken {
+    command: TakeCommand,
+    /// Nothing to store but the position.
+    empty: bool,
+}
+
+impl OutboxTaker {
+    /// Starts the taker of a shard on the arbiter it is called on.
+    pub fn start_for(node: Arc<Node>, shard: ShardId, shards: u16) -> TakerMail {
+        let inbox = Arc::new(Inbox::default());
+        let taker = Self {
+            node,
+            shard,
+            inbox: Arc::clone(&inbox),
+            batch: Vec::new(),
+            leads: false,
+            busy: false,
+            seen: vec![Position::default(); usize::from(shards)],
+            stored_at: Instant::now(),
+        };
+        Mail::new(inbox, taker.start())
+    }
+
+    /// Looks at every outbox in turn and proposes the first thing found; goes on when that is applied.
+    fn look(&mut self, ctx: &mut Context<Self>) {
+        if !self.leads || self.busy {
+            return;
+        }
+        let store_positions = self.stored_at.elapsed() >= POSITION_INTERVAL;
+        for source in 0..self.seen.len() {
+            let Ok(number) = u16::try_from(source) else { break };
+            while let Some(taken) = self.take(ShardId(number)) {
+                let moved = taken.command.to;
+                if let Some(seen) = self.seen.get_mut(source) {
+                    *seen = moved;
+                }
+                if !taken.empty {
+                    self.propose(taken.command, ctx);
+                    return;
+                }
+            }
+            if store_positions && let Some(command) = self.position_to_store(ShardId(number)) {
+                self.propose(command, ctx);
+                return;
+            }
+        }
+        if store_positions {
+            self.stored_at = Instant::now();
+        }
+    }
+
+    fn stored(&self, source: ShardId) -> Position {
+        let shard = self.shard;
+        self.node.cluster().and_then(|c| c.read(shard, |state| state.taken(source))).unwrap_or_default()
+    }
+
+    fn seen(&self, source: ShardId) -> Position {
+        let seen = self.seen.get(usize::from(source.0)).copied().unwrap_or_default();
+        seen.max(self.stored(source))
+    }
+
+    fn position_to_store(&self, source: ShardId) -> Option<TakeCommand> {
+        let (from, to) = (self.stored(source), self.seen(source));
+        (to > from).then(|| TakeCommand { source, from, to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() })
+    }
+
+    /// The next part of a source's outbox; `None` where there is no more.
+    fn take(&self, source: ShardId) -> Option<Taken> {
+        let after = self.seen(source);
+        let events = self.node.cluster()?.read(source, |state| state.outbox_after(after, TAKE_MAX))?;
+        let to = events.last()?.0;
+        let mut command =
+            TakeCommand { source, from: self.stored(source), to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() };
+        let now_ms = clock::wall_ms();
+        for (_, event) in &events {
+            self.take_event(event, source, now_ms, &mut command);
+        }
+        let empty = command.enqueue.is_empty() && command.retain.is_empty() && command.republish.is_empty();
+        Some(Taken { command, empty })
+    }
+
+    fn take_event(&self, event: &OutboxEvent, source: ShardId, now_ms: u64, command: &mut TakeCommand) {
+        let dead_known = match event {
+            OutboxEvent::Assigned { client, message, retain, subscription_ids } => {
+                if self.node.shard_of(client) == self.shard {
+                    let target = Target::Session {
+                        client: client.clone(),
+                        qos: QoS::ExactlyOnce,
+                        retain: *retain,
+                        subscription_ids: subscription_ids.clone(),
+                        retained_origin: false,
+                    };
+                    command.enqueue.push((Arc::clone(message), vec![target]));
+                }
+                return;
+            }
+            OutboxEvent::Publish { dead_known, .. } => *dead_known,
+            OutboxEvent::Lifecycle(_) | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => false,
+        };
+        let Some(message) = self.node.renderer.render_outbox(event, now_ms, false) else { return };
+        let matches = self.node.routing.matches(&message.topic, message.publisher());
+        let mut targets: Vec<Target> = matches
+            .clients
+            .iter()
+            .filter(|found| found.route.shard == self.shard.0)
+            .filter_map(|found| publish::session_target(&message, found))
+            .collect();
+        for found in &matches.groups {
+            if self.node.shard_of(&found.group.full()) != self.shard {
+                continue;
+            }
+            if message.qos.min(found.qos) == QoS::AtMostOnce {
+                publish::deliver_to_member(&self.node, &message, found);
+            } else {
+                let queue = &self.node.settings.queue;
+                targets.push(Target::Group {
+                    group: found.group.clone(),
+                    queue_limit: queue.max_queue_size,
+                    discard_oldest: queue.discard_oldest,
+                });
+            }
+        }
+        if source == self.shard && !matches.any && !dead_known {
+            command.republish.extend(self.dead(&message, now_ms));
+        }
+        if message.retain
+            && matches!((&message.origin, event), (Origin::Client(_), OutboxEvent::Publish { .. }))
+            && self.node.shard_of(&message.topic) == self.shard
+        {
+            command.retain.push(Arc::clone(&message));
+        }
+        if !targets.is_empty() {
+            self.node.renderer.enqueued(&message, targets.len());
+            command.enqueue.push((message, targets));
+        }
+    }
+
+    /// Counts a message that nobody subscribes to; what is re-published of it, if anybody subscribes to that.
+    fn dead(&self, message: &Arc<Message>, now_ms: u64) -> Option<Arc<Message>> {
+        let dead = |message: &Arc<Message>| Signal::Dead(Dead { message: Arc::clone(message), at_ms: now_ms });
+        let republished = self.node.renderer.render(&dead(message), now_ms, true)?;
+        if self.node.routing.matches(&republished.topic, None).any {
+            return Some(republished);
+        }
+        // Nobody listens there either: that is all that would come of publishing it.
+        self.node.renderer.render(&dead(&republished), now_ms, true);
+        None
+    }
+
+    fn propose(&mut self, command: TakeCommand, ctx: &mut Context<Self>) {
+        let Some(cluster) = self.node.cluster() else { return };
+        self.busy = true;
+        let submitted = cluster.submit(self.shard, Command::Take(Box::new(command)));
+        ctx.spawn(submitted.into_actor(self).map(|outcome, taker, ctx| {
+            taker.busy = false;
+            if let Err(error) = outcome {
+                tracing::debug!(shard = taker.shard.0, %error, "outbox events were not taken, trying again");
+                taker.reset();
+                ctx.run_later(Duration::from_millis(100), |taker, ctx| taker.look(ctx));
+                return;
+            }
+            taker.look(ctx);
+        }));
+    }
+
+    /// Starts again from the stored positions.
+    fn reset(&mut self) {
+        self.seen.fill(Position::default());
+    }
+}
+
+impl Actor for OutboxTaker {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(POSITION_INTERVAL, |taker, ctx| taker.look(ctx));
+    }
+}
+
+impl Handler<Wake> for OutboxTaker {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.inbox.take(&mut batch);
+        for item in batch.drain(..) {
+            if let TakerItem::Leads(leads) = item {
+                self.leads = leads;
+                self.reset();
+            }
+        }
+        self.batch = batch;
+        self.look(ctx);
+    }
+}

@@ -1,0 +1,231 @@
+//! The way of a message from its publisher to queues and nodes (hops 3 to 5 of ARCHITECTURE.md).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+
+use crate::cluster::{Cluster, PeerMessage, SubmitError};
+use crate::mqtt::packet::PacketId;
+use crate::mqtt::{Delivery, Message, Origin, QoS, ReasonCode, Source, SubscriptionIds, topic_name};
+use crate::replica::event::Outcome;
+use crate::replica::{Command, ConnectionRef, NodeId, ShardId, Target};
+use crate::routing::{ClientMatch, GroupMatch, Matches, Member};
+
+use super::clock;
+use super::hub::{HubItem, LocalTarget};
+use super::node::Node;
+
+/// The result of a publish once it is as safe as its QoS asks.
+pub type Stored = Pin<Box<dyn Future<Output = Result<ReasonCode, SubmitError>> + Send>>;
+
+/// What became of a publish.
+pub enum Published {
+    /// Nothing to wait for.
+    Done(ReasonCode),
+    /// Safe when the future resolves.
+    Stored(Stored),
+}
+
+/// Publishes a message: to this node's clients, to nodes with others, to the queues of shards, to the retained store.
+pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
+    let matches = node.routing.matches(&message.topic, message.publisher());
+    let code = code_of(&matches);
+    let Some(cluster) = node.cluster() else { return Published::Done(code) };
+    let mut plan = Plan::default();
+    for found in &matches.clients {
+        plan.add_client(node, message, found);
+    }
+    for found in &matches.groups {
+        plan.add_group(node, message, found);
+    }
+    if topic_name::is_reserved(&message.topic) {
+        node.renderer.enqueued(message, matches.clients.len() + matches.groups.len());
+    }
+    let mut stored = Vec::new();
+    if message.retain && matches!(message.origin, Origin::Client(_)) {
+        stored.push(cluster.submit(node.shard_of(&message.topic), Command::Retain { message: Arc::clone(message) }));
+    }
+    for (shard, targets) in plan.shards {
+        stored.push(cluster.submit(shard, Command::Enqueue { message: Arc::clone(message), targets }));
+    }
+    hand_to_hubs(node, message, plan.local);
+    for peer in plan.nodes {
+        send_to_node(node, cluster, peer, PeerMessage::Publish { message: Arc::clone(message) });
+    }
+    if !matches.any {
+        node.signals.dead(message, clock::wall_ms());
+    }
+    if stored.is_empty() {
+        return Published::Done(code);
+    }
+    Published::Stored(Box::pin(async move { worst(join_all(stored).await, code) }))
+}
+
+/// QoS 2 of a session that outlives its connection: the publisher's shard stores identifier and message together and its outbox hands the
+/// message to every shard, so that neither a resend nor a failover doubles it.
+pub fn receive(
+    node: &Node,
+    message: &Arc<Message>,
+    client: &ByteString,
+    connection: ConnectionRef,
+    packet_id: PacketId,
+) -> Published {
+    let matches = node.routing.matches(&message.topic, message.publisher());
+    let code = code_of(&matches);
+    let dead = !matches.any;
+    let Some(cluster) = node.cluster() else { return Published::Done(code) };
+    let command = Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
+    let submitted = cluster.submit(node.shard_of(client), command);
+    if dead {
+        node.signals.dead(message, clock::wall_ms());
+    }
+    Published::Stored(Box::pin(async move { submitted.await.map(|_| code) }))
+}
+
+/// Hands a message that reached this node from elsewhere (a peer, an outbox) to the clients connected here that no replicated queue
+/// serves. Never forwarded again.
+pub fn deliver_local(node: &Node, message: &Arc<Message>) {
+    let matches = node.routing.matches(&message.topic, message.publisher());
+    let mut plan = Plan::default();
+    for found in &matches.clients {
+        plan.add_client(node, message, found);
+    }
+    hand_to_hubs(node, message, plan.local);
+}
+
+/// A QoS 0 message for one member of a shared subscription, chosen among the connected ones in turn.
+pub fn deliver_to_member(node: &Node, message: &Arc<Message>, found: &GroupMatch) {
+    let members: Vec<Member> =
+        node.routing.members(&found.group).into_iter().filter(|m| m.route.state().connection.is_some()).collect();
+    if members.is_empty() {
+        return; // QoS 0 for offline members is not kept and not counted (spec/hivemq.md 2.2)
+    }
+    let Some(member) = members.get(node.next_turn() % members.len()) else { return };
+    let Some(connection) = member.route.state().connection else { return };
+    let retain = message.retain && member.options.retain_as_published;
+    let subscription_ids: SubscriptionIds = member.identifier.into_iter().collect();
+    if node.is_local(connection) {
+        enqueue_local(node, connection.2, delivery(message, QoS::AtMostOnce, retain, subscription_ids));
+    } else if let Some(cluster) = node.cluster() {
+        let shared = PeerMessage::DeliverShared {
+            message: Arc::clone(message),
+            group: found.group.clone(),
+            client: member.route.client.clone(),
+            qos: QoS::AtMostOnce,
+            retain,
+            subscription_ids,
+        };
+        send_to_node(node, cluster, connection.0, shared);
+    }
+}
+
+/// Puts a delivery into the in-memory queue of a connection of this node.
+pub fn enqueue_local(node: &Node, connection: u64, delivery: Delivery) {
+    if let Some(hub) = node.hub_of(connection) {
+        hub.post(HubItem::Enqueue { connection, delivery: Box::new(delivery) });
+    }
+}
+
+/// A copy for a connection's own queue.
+pub fn delivery(message: &Arc<Message>, qos: QoS, retain: bool, subscription_ids: SubscriptionIds) -> Delivery {
+    Delivery { message: Arc::clone(message), qos, retain, subscription_ids, dup: false, source: Source::Local }
+}
+
+/// The entry of a client's queue for a matched subscription, where a replicated queue serves it.
+pub fn session_target(message: &Message, found: &ClientMatch) -> Option<Target> {
+    let qos = message.qos.min(found.qos);
+    (qos != QoS::AtMostOnce && found.route.state().persistent).then(|| Target::Session {
+        client: found.route.client.clone(),
+        qos,
+        retain: message.retain && found.retain_as_published,
+        subscription_ids: found.subscription_ids.clone(),
+        retained_origin: false,
+    })
+}
+
+/// Where one message goes.
+#[derive(Default)]
+struct Plan {
+    local: SmallVec<[(usize, Vec<LocalTarget>); 4]>,
+    nodes: SmallVec<[NodeId; 4]>,
+    shards: SmallVec<[(ShardId, Vec<Target>); 4]>,
+}
+
+impl Plan {
+    fn add_client(&mut self, node: &Node, message: &Message, found: &ClientMatch) {
+        if let Some(target) = session_target(message, found) {
+            self.add_target(ShardId(found.route.shard), target);
+            return;
+        }
+        let Some(connection) = found.route.state().connection else { return };
+        if !node.is_local(connection) {
+            if !self.nodes.contains(&connection.0) {
+                self.nodes.push(connection.0);
+            }
+            return;
+        }
+        let target = LocalTarget {
+            connection: connection.2,
+            qos: message.qos.min(found.qos),
+            retain: message.retain && found.retain_as_published,
+            subscription_ids: found.subscription_ids.clone(),
+        };
+        let arbiter = usize::try_from(connection.2 & 0xFF).unwrap_or(0);
+        match self.local.iter_mut().find(|(a, _)| *a == arbiter) {
+            Some((_, targets)) => targets.push(target),
+            None => self.local.push((arbiter, vec![target])),
+        }
+    }
+
+    fn add_group(&mut self, node: &Node, message: &Arc<Message>, found: &GroupMatch) {
+        if message.qos.min(found.qos) == QoS::AtMostOnce {
+            deliver_to_member(node, message, found);
+            return;
+        }
+        let queue = &node.settings.queue;
+        let target =
+            Target::Group { group: found.group.clone(), queue_limit: queue.max_queue_size, discard_oldest: queue.discard_oldest };
+        self.add_target(node.shard_of(&found.group.full()), target);
+    }
+
+    fn add_target(&mut self, shard: ShardId, target: Target) {
+        match self.shards.iter_mut().find(|(s, _)| *s == shard) {
+            Some((_, targets)) => targets.push(target),
+            None => self.shards.push((shard, vec![target])),
+        }
+    }
+}
+
+fn hand_to_hubs(node: &Node, message: &Arc<Message>, local: SmallVec<[(usize, Vec<LocalTarget>); 4]>) {
+    for (arbiter, targets) in local {
+        if let Some(hub) = node.hubs().get(arbiter) {
+            hub.post(HubItem::Publish { message: Arc::clone(message), targets });
+        }
+    }
+}
+
+fn send_to_node(node: &Node, cluster: &Cluster, peer: NodeId, message: PeerMessage) {
+    if !cluster.send(peer, message) {
+        node.metrics.own.peer_messages_lost_total.inc();
+        tracing::debug!(peer, "a message for clients of another node is lost: the link is down or full");
+    }
+}
+
+fn code_of(matches: &Matches) -> ReasonCode {
+    if matches.any { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers }
+}
+
+/// The answer to the publisher: a store that failed wins, then a refusal.
+fn worst(outcomes: Vec<Result<Outcome, SubmitError>>, code: ReasonCode) -> Result<ReasonCode, SubmitError> {
+    let mut result = code;
+    for outcome in outcomes {
+        if let Outcome::Refused(refused) = outcome? {
+            result = refused;
+        }
+    }
+    Ok(result)
+}

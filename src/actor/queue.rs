@@ -1,0 +1,244 @@
+//! The Queue actor of a connection: holds what waits in memory (`queue::ClientQueue`) and follows the session's replicated queue in
+//! this node's replica; hands the Client as much as its window takes.
+//!
+//! It lives where the client is connected, on the client's arbiter, and reads the local replica: no hop to the shard's leader, and a
+//! change of leader does not disturb deliveries (ARCHITECTURE.md gives the reason).
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use actix::{Actor, ActorContext, Context, Handler};
+
+use crate::mqtt::{Delivery, QoS, Source};
+use crate::queue::{ClientQueue, Pop, Push};
+use crate::replica::session::QueueEntry;
+use crate::signal::{DropReason, Receiver};
+
+use super::client::ClientItem;
+use super::clock;
+use super::hub::{ClientMail, Grant, Local, QueueMail};
+use super::inbox::{Inbox, Mail, Wake};
+
+/// Entries read from the replica at a time.
+const READ_MAX: usize = 64;
+
+/// What a queue is told.
+#[derive(Debug)]
+pub enum QueueItem {
+    Push {
+        delivery: Box<Delivery>,
+        retained: bool,
+    },
+    /// The replicated queue has new entries.
+    Queued,
+    /// The connection is registered.
+    Grant(Grant),
+    /// So many deliveries of QoS above 0 are done with.
+    Completed(usize),
+    /// The socket takes more, or does not.
+    Writable(bool),
+    /// Look for expired messages.
+    Tick,
+    Stop,
+}
+
+/// The actor.
+pub struct Queue {
+    local: Rc<Local>,
+    client: ClientMail,
+    inbox: Arc<Inbox<QueueItem>>,
+    batch: Vec<QueueItem>,
+    grant: Option<Grant>,
+    waiting: ClientQueue,
+    /// Position in the replicated queue up to which entries were handed out.
+    cursor: u64,
+    /// Entries up to it were sent on an earlier connection.
+    sent_seq: u64,
+    may_have_entries: bool,
+    /// Deliveries of QoS above 0 handed out and not done with.
+    outstanding: usize,
+    writable: bool,
+}
+
+impl Queue {
+    /// Starts the queue of a connection on the arbiter it is called on.
+    pub fn start_for(local: Rc<Local>, connection: u64, client: ClientMail, grant: Option<Grant>) -> QueueMail {
+        tracing::trace!(connection, "queue starts");
+        let inbox = Arc::new(Inbox::default());
+        let queue = Self {
+            local,
+            client,
+            inbox: Arc::clone(&inbox),
+            batch: Vec::new(),
+            grant: None,
+            waiting: ClientQueue::new(),
+            cursor: 0,
+            sent_seq: 0,
+            may_have_entries: false,
+            outstanding: 0,
+            writable: true,
+        };
+        let mail = Mail::new(inbox, queue.start());
+        if let Some(grant) = grant {
+            mail.post(QueueItem::Grant(grant));
+        }
+        mail
+    }
+
+    fn handle_item(&mut self, item: QueueItem, ctx: &mut Context<Self>) {
+        match item {
+            QueueItem::Push { delivery, retained } => self.push(*delivery, retained),
+            QueueItem::Queued => self.may_have_entries = true,
+            QueueItem::Grant(grant) => self.granted(grant),
+            QueueItem::Completed(count) => self.outstanding = self.outstanding.saturating_sub(count),
+            QueueItem::Writable(writable) => self.writable = writable,
+            QueueItem::Tick => self.expire(),
+            QueueItem::Stop => ctx.stop(),
+        }
+    }
+
+    fn granted(&mut self, grant: Grant) {
+        self.may_have_entries = grant.persistent;
+        let sent = self.local.node().cluster().and_then(|cluster| {
+            cluster.read(grant.shard, |state| state.session(&grant.client).map(|s| s.queue_head.sent_seq)).flatten()
+        });
+        self.sent_seq = sent.unwrap_or(0);
+        self.grant = Some(grant);
+    }
+
+    fn push(&mut self, delivery: Delivery, retained: bool) {
+        let node = self.local.node();
+        if delivery.qos == QoS::AtMostOnce && node.qos0_bytes.load(Ordering::Relaxed) >= node.settings.qos0_total_bytes_max {
+            self.raise_dropped(&delivery, DropReason::Qos0MemoryExceeded);
+            return;
+        }
+        let before = self.waiting.qos0_bytes();
+        let in_flight = u32::try_from(self.outstanding).unwrap_or(u32::MAX);
+        let outcome = self.waiting.push(delivery, retained, in_flight, &node.settings.queue);
+        self.account(before);
+        if let Push::Dropped { delivery, reason, .. } = outcome {
+            self.raise_dropped(&delivery, reason);
+        }
+    }
+
+    /// Keeps the node's sum of waiting QoS 0 bytes.
+    fn account(&self, before: usize) {
+        let after = self.waiting.qos0_bytes();
+        let total = &self.local.node().qos0_bytes;
+        if after >= before {
+            total.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            total.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+
+    fn expire(&mut self) {
+        let now_ms = clock::wall_ms();
+        if self.waiting.next_expiry_ms().is_some_and(|due| due <= now_ms) {
+            let before = self.waiting.qos0_bytes();
+            for delivery in self.waiting.take_expired(now_ms) {
+                self.raise_expired(&delivery, now_ms);
+            }
+            self.account(before);
+        }
+    }
+
+    /// Hands out what the window and the socket take.
+    fn pump(&mut self) {
+        let Some(grant) = &self.grant else { return };
+        if !self.writable {
+            return;
+        }
+        let window = grant.window;
+        if self.may_have_entries && self.outstanding < window {
+            self.pump_entries(window - self.outstanding);
+        }
+        let now_ms = clock::wall_ms();
+        let before = self.waiting.qos0_bytes();
+        loop {
+            match self.waiting.pop(window.saturating_sub(self.outstanding), now_ms) {
+                Pop::Deliver(delivery) => {
+                    if delivery.qos != QoS::AtMostOnce {
+                        self.outstanding += 1;
+                    }
+                    self.client.post(ClientItem::Deliver(delivery));
+                }
+                Pop::Expired(delivery) => self.raise_expired(&delivery, now_ms),
+                Pop::Empty => break,
+            }
+        }
+        self.account(before);
+    }
+
+    fn pump_entries(&mut self, room: usize) {
+        let Some(grant) = self.grant.clone() else { return };
+        let want = room.min(READ_MAX);
+        let cursor = self.cursor;
+        let entries = self
+            .local
+            .node()
+            .cluster()
+            .and_then(|cluster| cluster.read(grant.shard, |state| state.queue_after(&grant.client, cursor, want)))
+            .unwrap_or_default();
+        self.may_have_entries = entries.len() == want;
+        for entry in entries {
+            self.cursor = entry.seq;
+            self.outstanding += 1;
+            self.client.post(self.item_of(entry));
+        }
+    }
+
+    fn item_of(&self, entry: QueueEntry) -> ClientItem {
+        match entry.message {
+            Some(message) => ClientItem::Deliver(Box::new(Delivery {
+                message,
+                qos: entry.qos,
+                retain: entry.retain,
+                subscription_ids: entry.subscription_ids,
+                dup: entry.seq <= self.sent_seq,
+                source: Source::Queue { seq: entry.seq },
+            })),
+            None => ClientItem::ResumeRelease { seq: entry.seq },
+        }
+    }
+
+    fn receiver(&self) -> Option<Receiver> {
+        self.grant.as_ref().map(|grant| Receiver::Client(grant.client.clone()))
+    }
+
+    fn raise_dropped(&self, delivery: &Delivery, reason: DropReason) {
+        if let Some(receiver) = self.receiver() {
+            self.local.node().signals.dropped(delivery, receiver, reason, clock::wall_ms());
+        }
+    }
+
+    fn raise_expired(&self, delivery: &Delivery, now_ms: u64) {
+        if let Some(receiver) = self.receiver() {
+            self.local.node().signals.expired(delivery, receiver, now_ms);
+        }
+    }
+}
+
+impl Actor for Queue {
+    type Context = Context<Self>;
+
+    fn stopped(&mut self, _: &mut Self::Context) {
+        // The QoS 0 messages of a connection go with it and are not counted as dropped (spec/hivemq.md 2.1).
+        self.local.node().qos0_bytes.fetch_sub(self.waiting.qos0_bytes(), Ordering::Relaxed);
+    }
+}
+
+impl Handler<Wake> for Queue {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.inbox.take(&mut batch);
+        for item in batch.drain(..) {
+            self.handle_item(item, ctx);
+        }
+        self.batch = batch;
+        self.pump();
+    }
+}

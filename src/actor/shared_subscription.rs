@@ -1,0 +1,367 @@
+//! The SharedSubscription actor: gives each message of a group's replicated queue to one member; lives on the node that leads the
+//! group's shard and follows the leadership.
+//!
+//! Members are read from the routing table, entries from this node's replica, so a new leader's actor needs no hand-over: it offers every
+//! entry again that was not acknowledged (QoS 1). A QoS 2 message begun with a member is completed with that member: such an entry moves
+//! into the member's own replicated queue, exactly once, by the outbox.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use ahash::AHashMap;
+use bytestring::ByteString;
+use parking_lot::Mutex;
+
+use crate::cluster::PeerMessage;
+use crate::mqtt::{Delivery, GroupId, QoS, Source};
+use crate::queue::Dispatcher;
+use crate::replica::command::{Assignment, QueueStep};
+use crate::replica::session::QueueEntry;
+use crate::replica::{Command, ConnectionRef, ShardId};
+use crate::routing::Member;
+
+use super::clock;
+use super::hub::HubItem;
+use super::inbox::{Inbox, Mail, Wake};
+use super::node::Node;
+
+pub type GroupMail = Mail<GroupItem, SharedSubscription>;
+
+/// Entries a member may hold at a time.
+const MEMBER_WINDOW: u32 = 32;
+/// Entries read ahead from the replica.
+const AHEAD_MAX: usize = 256;
+/// Pause before an entry is offered again that no member's node took.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// What a shared subscription's actor is told.
+#[derive(Debug)]
+pub enum GroupItem {
+    /// The queue, the members or the leadership changed.
+    Look,
+    /// Members are done with entries (`true`) or give them back.
+    Done(Vec<u64>),
+    Stop,
+}
+
+/// The actors of this node, by group.
+#[derive(Default)]
+pub struct Groups {
+    actors: Mutex<AHashMap<GroupId, GroupMail>>,
+}
+
+impl Groups {
+    /// The group's actor, started if there is none.
+    pub fn ensure(&self, node: &Arc<Node>, group: &GroupId) -> GroupMail {
+        let mut actors = self.actors.lock();
+        if let Some(mail) = actors.get(group) {
+            return mail.clone();
+        }
+        let mail = SharedSubscription::start_for(node, group.clone());
+        actors.insert(group.clone(), mail.clone());
+        mail
+    }
+
+    pub fn get(&self, group: &GroupId) -> Option<GroupMail> {
+        self.actors.lock().get(group).cloned()
+    }
+
+    pub fn remove(&self, group: &GroupId) {
+        if let Some(mail) = self.actors.lock().remove(group) {
+            mail.post(GroupItem::Stop);
+        }
+    }
+
+    pub fn poke_all(&self) {
+        for mail in self.actors.lock().values() {
+            mail.post(GroupItem::Look);
+        }
+    }
+
+    pub fn poke(&self, groups: &[GroupId]) {
+        for group in groups {
+            if let Some(mail) = self.get(group) {
+                mail.post(GroupItem::Look);
+            }
+        }
+    }
+
+    /// Shared subscriptions of a client, as far as this node has actors at all.
+    pub fn of_client(&self, node: &Node, client: &ByteString) -> Vec<GroupId> {
+        if self.actors.lock().is_empty() {
+            return Vec::new();
+        }
+        node.routing
+            .subscriptions_of(client)
+            .into_iter()
+            .filter_map(|(filter, _, _)| filter.share.map(|share| GroupId { share, filter: filter.filter }))
+            .collect()
+    }
+
+    pub fn member_changed(&self, node: &Node, client: &ByteString) {
+        let groups = self.of_client(node, client);
+        self.poke(&groups);
+    }
+}
+
+/// The node gained or lost the leadership of a shard: its groups get or lose their actors here.
+pub fn leadership(node: &Arc<Node>, shard: ShardId, leads: bool) {
+    let Some(cluster) = node.cluster() else { return };
+    let groups: Vec<GroupId> =
+        cluster.read(shard, |state| state.groups().map(|(id, _)| id.clone()).collect()).unwrap_or_default();
+    for group in groups {
+        if leads {
+            node.groups.ensure(node, &group).post(GroupItem::Look);
+        } else {
+            node.groups.remove(&group);
+        }
+    }
+}
+
+/// A member of this node is done with an entry: tells the dispatcher, wherever it is.
+pub fn report(node: &Node, group: &GroupId, seq: u64) {
+    let Some(cluster) = node.cluster() else { return };
+    let shard = node.shard_of(&group.full());
+    let reached = match cluster.leader(shard) {
+        Some(leader) if leader == cluster.node() => {
+            done(node, group, vec![seq]);
+            true
+        }
+        Some(leader) => cluster.send(leader, PeerMessage::DispatchDone { group: group.clone(), entries: vec![(seq, true)] }),
+        None => false,
+    };
+    if !reached {
+        // No leader in reach: what was finished is still stored, when there is one.
+        submit_steps(node, group, vec![(seq, QueueStep::Completed)]);
+    }
+}
+
+/// Entries are done with: for the dispatcher of this node.
+pub fn done(node: &Node, group: &GroupId, seqs: Vec<u64>) {
+    match node.groups.get(group) {
+        Some(mail) => mail.post(GroupItem::Done(seqs)),
+        None => submit_steps(node, group, seqs.into_iter().map(|seq| (seq, QueueStep::Completed)).collect()),
+    }
+}
+
+fn submit_steps(node: &Node, group: &GroupId, steps: Vec<(u64, QueueStep)>) {
+    if steps.is_empty() {
+        return;
+    }
+    let Some(cluster) = node.cluster() else { return };
+    let command = Command::AcknowledgeShared { group: group.clone(), steps };
+    if cluster.submit_nowait(node.shard_of(&group.full()), command).is_err() {
+        tracing::debug!(group = %group.full(), "acknowledged entries could not be stored and may be delivered again");
+    }
+}
+
+/// The actor.
+pub struct SharedSubscription {
+    node: Arc<Node>,
+    group: GroupId,
+    shard: ShardId,
+    inbox: Arc<Inbox<GroupItem>>,
+    batch: Vec<GroupItem>,
+    dispatcher: Dispatcher,
+    /// Entries offered and not done with.
+    entries: BTreeMap<u64, QueueEntry>,
+    members: AHashMap<(u64, u64, u64), Member>,
+}
+
+impl SharedSubscription {
+    fn start_for(node: &Arc<Node>, group: GroupId) -> GroupMail {
+        let inbox = Arc::new(Inbox::default());
+        let shard = node.shard_of(&group.full());
+        let arbiter = node.arbiter(usize::from(shard.0));
+        let actor = Self {
+            node: Arc::clone(node),
+            group,
+            shard,
+            inbox: Arc::clone(&inbox),
+            batch: Vec::new(),
+            dispatcher: Dispatcher::new(),
+            entries: BTreeMap::new(),
+            members: AHashMap::new(),
+        };
+        let address = match arbiter {
+            Some(arbiter) => Self::start_in_arbiter(&arbiter, move |_| actor),
+            None => actor.start(),
+        };
+        Mail::new(inbox, address)
+    }
+
+    fn look(&mut self, ctx: &mut Context<Self>) {
+        if !self.node.cluster().is_some_and(|c| c.leads(self.shard)) {
+            return;
+        }
+        let all = self.node.routing.members(&self.group);
+        if all.is_empty() {
+            // Nobody subscribes any more: the queue goes (spec/hivemq.md 2.6).
+            if let Some(cluster) = self.node.cluster() {
+                let _ = cluster.submit_nowait(self.shard, Command::RemoveGroup { group: self.group.clone() });
+            }
+            return;
+        }
+        self.members = all.into_iter().filter_map(|m| m.route.state().connection.map(|c| (c, m))).collect();
+        let mut connected: Vec<_> = self.members.keys().map(|key| (*key, MEMBER_WINDOW)).collect();
+        connected.sort_unstable();
+        self.dispatcher.set_members(&connected);
+        self.read_ahead();
+        self.dispatch(ctx);
+    }
+
+    fn read_ahead(&mut self) {
+        if self.members.is_empty() || self.entries.len() >= AHEAD_MAX {
+            return;
+        }
+        let (after, want) = (self.dispatcher.offered(), AHEAD_MAX - self.entries.len());
+        let Some(cluster) = self.node.cluster() else { return };
+        let entries = cluster.read(self.shard, |state| state.group_queue_after(&self.group, after, want)).unwrap_or_default();
+        self.dispatcher.offer(entries.iter().map(|entry| entry.seq));
+        self.entries.extend(entries.into_iter().map(|entry| (entry.seq, entry)));
+    }
+
+    fn dispatch(&mut self, ctx: &mut Context<Self>) {
+        let mut refused = false;
+        let mut assignments = Vec::new();
+        for handed in self.dispatcher.dispatch() {
+            let Some(entry) = self.entries.get(&handed.seq) else {
+                self.dispatcher.done(handed.seq);
+                continue;
+            };
+            let Some(message) = entry.message.clone() else {
+                self.finish(handed.seq, QueueStep::Completed);
+                continue;
+            };
+            if message.is_expired(clock::wall_ms()) {
+                self.finish(handed.seq, QueueStep::Expired);
+                continue;
+            }
+            let Some(member) = self.members.get(&handed.member) else { continue };
+            if message.qos.min(member.options.qos) == QoS::ExactlyOnce {
+                let client = member.route.client.clone();
+                if self.is_busy(&client, member.route.shard) {
+                    self.dispatcher.give_back(handed.seq);
+                    refused = true;
+                    continue;
+                }
+                assignments.push(Assignment {
+                    seq: handed.seq,
+                    client,
+                    retain: message.retain && member.options.retain_as_published,
+                    subscription_ids: member.identifier.into_iter().collect(),
+                });
+                self.dispatcher.done(handed.seq);
+                self.entries.remove(&handed.seq);
+                continue;
+            }
+            let (qos, retain) = (message.qos.min(member.options.qos), message.retain && member.options.retain_as_published);
+            let delivery = Delivery {
+                qos,
+                retain,
+                subscription_ids: member.identifier.into_iter().collect(),
+                dup: false,
+                source: Source::Share { group: self.group.clone(), seq: handed.seq },
+                message,
+            };
+            if !self.hand_over(handed.member, member.route.client.clone(), delivery) {
+                self.dispatcher.give_back(handed.seq);
+                refused = true;
+            }
+        }
+        if !assignments.is_empty()
+            && let Some(cluster) = self.node.cluster()
+        {
+            let command = Command::AssignShared { group: self.group.clone(), assignments };
+            if cluster.submit_nowait(self.shard, command).is_err() {
+                // Still in the queue: read again from the start.
+                self.restart();
+                refused = true;
+            }
+        }
+        if refused {
+            ctx.run_later(RETRY, |actor, ctx| actor.look(ctx));
+        }
+    }
+
+    /// Whether a member's own queue is so long that another should get the message.
+    fn is_busy(&self, client: &ByteString, shard: u16) -> bool {
+        let queued = self
+            .node
+            .cluster()
+            .and_then(|cluster| cluster.read(ShardId(shard), |state| state.session(client).map(|s| s.queue.entries.len())))
+            .flatten();
+        queued.is_some_and(|len| len >= MEMBER_WINDOW as usize)
+    }
+
+    /// Forgets what was offered; the next look reads the queue from its start. Members may get again what they hold (QoS 1).
+    fn restart(&mut self) {
+        self.dispatcher = Dispatcher::new();
+        self.entries.clear();
+    }
+
+    fn hand_over(&self, member: (u64, u64, u64), client: ByteString, delivery: Delivery) -> bool {
+        if self.node.is_local(member) {
+            let Some(hub) = self.node.hub_of(member.2) else { return false };
+            hub.post(HubItem::Dispatch { connection: member.2, delivery: Box::new(delivery) });
+            return true;
+        }
+        let Source::Share { group, seq } = delivery.source else { return false };
+        let connection = ConnectionRef { node: member.0, incarnation: member.1, connection: member.2 };
+        let dispatch = PeerMessage::Dispatch {
+            group,
+            seq,
+            message: delivery.message,
+            qos: delivery.qos,
+            retain: delivery.retain,
+            subscription_ids: delivery.subscription_ids,
+            dup: delivery.dup,
+            client,
+            connection,
+        };
+        self.node.cluster().is_some_and(|cluster| cluster.send(member.0, dispatch))
+    }
+
+    fn finish(&mut self, seq: u64, step: QueueStep) {
+        self.dispatcher.done(seq);
+        self.entries.remove(&seq);
+        submit_steps(&self.node, &self.group, vec![(seq, step)]);
+    }
+
+    fn entries_done(&mut self, seqs: &[u64]) {
+        for seq in seqs {
+            self.dispatcher.done(*seq);
+            self.entries.remove(seq);
+        }
+        submit_steps(&self.node, &self.group, seqs.iter().map(|seq| (*seq, QueueStep::Completed)).collect());
+    }
+}
+
+impl Actor for SharedSubscription {
+    type Context = Context<Self>;
+}
+
+impl Handler<Wake> for SharedSubscription {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.inbox.take(&mut batch);
+        let mut completed = Vec::new();
+        for item in batch.drain(..) {
+            match item {
+                GroupItem::Look => {}
+                GroupItem::Done(mut entries) => completed.append(&mut entries),
+                GroupItem::Stop => {
+                    ctx.stop();
+                    return;
+                }
+            }
+        }
+        self.batch = batch;
+        self.entries_done(&completed);
+        self.look(ctx);
+    }
+}

@@ -1,0 +1,76 @@
+//! Signals of this node on their way to the add-on supervisor, in order. Never blocks who raises one; bounded, overflow counted.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mqtt::{Delivery, Message};
+use crate::replica::OutboxEvent;
+use crate::signal::{Dead, DropReason, Dropped, Expired, Receiver, Signal};
+
+/// Signals waiting for the supervisor, at most.
+const PENDING_MAX: usize = 100_000;
+
+/// What the supervisor is told.
+#[derive(Debug, Clone)]
+pub enum BusItem {
+    /// Happened on this node alone: publish it to the cluster.
+    Local(Signal),
+    /// Stands in a shard's outbox: hand it to this node's own clients that no replicated queue serves. `count` = this node leads the
+    /// shard and counts it.
+    Outbox { event: Arc<OutboxEvent>, count: bool },
+}
+
+/// Posts to whoever listens (the supervisor's inbox).
+pub trait BusListener: Send + Sync + 'static {
+    fn post(&self, item: BusItem);
+    fn pending(&self) -> usize;
+}
+
+/// The bus; one for a node.
+#[derive(Default)]
+pub struct SignalBus {
+    listener: OnceLock<Box<dyn BusListener>>,
+    overflowed: AtomicU64,
+}
+
+impl SignalBus {
+    /// Connects the supervisor, once.
+    pub fn connect(&self, listener: Box<dyn BusListener>) {
+        if self.listener.set(listener).is_err() {
+            tracing::error!("the signal bus has a listener already");
+        }
+    }
+
+    /// Signals lost because too many were waiting.
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    pub fn post(&self, item: BusItem) {
+        let Some(listener) = self.listener.get() else { return };
+        // Outbox items are bounded by the log's own pace and must reach local clients; local signals give way first.
+        if matches!(item, BusItem::Local(_)) && listener.pending() >= PENDING_MAX {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        listener.post(item);
+    }
+
+    /// A delivery was dropped for its receiver.
+    pub fn dropped(&self, delivery: &Delivery, receiver: Receiver, reason: DropReason, at_ms: u64) {
+        let message = Arc::clone(&delivery.message);
+        self.post(BusItem::Local(Signal::Dropped(Dropped { message, qos: delivery.qos, receiver, reason, at_ms })));
+    }
+
+    /// A delivery expired for its receiver.
+    pub fn expired(&self, delivery: &Delivery, receiver: Receiver, at_ms: u64) {
+        let message = Arc::clone(&delivery.message);
+        self.post(BusItem::Local(Signal::Expired(Expired { message, qos: delivery.qos, receiver, at_ms })));
+    }
+
+    /// A message matched no subscription.
+    pub fn dead(&self, message: &Arc<Message>, at_ms: u64) {
+        self.post(BusItem::Local(Signal::Dead(Dead { message: Arc::clone(message), at_ms })));
+    }
+}

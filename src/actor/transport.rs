@@ -1,0 +1,25 @@
+//! A connection's byte stream, whatever carries it. `listener` implements it for TCP and WebSocket.
+
+use std::io;
+use std::task::{Context, Poll};
+
+/// Bytes in and out, polled inside the Client actor's context.
+pub trait Transport {
+    /// Reads into `buffer`; 0 = the peer closed.
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    /// Writes some of `bytes`.
+    fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    /// Drives what a transport buffers itself to the socket.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Says goodbye and closes the sending side.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// What is known of a connection when it is accepted.
+#[derive(Debug, Clone)]
+pub struct Accepted {
+    pub peer: Option<std::net::SocketAddr>,
+    pub local: Option<std::net::SocketAddr>,
+    pub listener_port: u16,
+    pub secure: bool,
+}

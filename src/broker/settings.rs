@@ -1,0 +1,85 @@
+//! From the configuration's settings to those of the rooms.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::actor::NodeSettings;
+use crate::cluster::ClusterSettings;
+use crate::config::Settings;
+use crate::mqtt::QoS;
+use crate::queue::QueueLimits;
+use crate::session::SessionSettings;
+
+/// Messages in flight to one client at most (spec/hivemq.md 2.5).
+const MAX_INFLIGHT: u16 = 50;
+/// QoS 0 bytes that may wait for one client (spec/hivemq.md 2.3).
+const QOS0_CLIENT_BYTES_MAX: usize = 5_242_880;
+/// QoS 0 bytes of all clients where the memory of the machine is not known.
+const QOS0_TOTAL_BYTES_FALLBACK: usize = 256 * 1024 * 1024;
+
+pub(super) fn node(settings: &Settings) -> NodeSettings {
+    NodeSettings {
+        session: Arc::new(session(settings)),
+        queue: QueueLimits {
+            max_queue_size: settings.mqtt.max_queue_size,
+            discard_oldest: settings.mqtt.discard_oldest,
+            qos0_bytes_max: QOS0_CLIENT_BYTES_MAX,
+        },
+        qos0_total_bytes_max: memory_limit_bytes().map_or(QOS0_TOTAL_BYTES_FALLBACK, |bytes| bytes / 4),
+        max_connections: settings.restrictions.max_connections,
+    }
+}
+
+fn session(settings: &Settings) -> SessionSettings {
+    let (mqtt, security, restrictions) = (&settings.mqtt, &settings.security, &settings.restrictions);
+    SessionSettings {
+        session_expiry_max_s: mqtt.session_expiry_max_s,
+        message_expiry_max_s: mqtt.message_expiry_max_s,
+        max_packet_size_bytes: mqtt.max_packet_size_bytes,
+        server_receive_maximum: mqtt.server_receive_maximum,
+        keep_alive_max_s: mqtt.keep_alive_max_s,
+        keep_alive_allow_unlimited: mqtt.keep_alive_allow_unlimited,
+        topic_alias_max: if mqtt.topic_alias_enabled { mqtt.topic_alias_max_per_client } else { 0 },
+        subscription_identifiers: mqtt.subscription_identifiers,
+        wildcard_subscriptions: mqtt.wildcard_subscriptions,
+        shared_subscriptions: mqtt.shared_subscriptions,
+        max_qos: QoS::from_bits(mqtt.max_qos).unwrap_or(QoS::ExactlyOnce),
+        retained_messages: mqtt.retained_messages,
+        allow_empty_client_id: security.allow_empty_client_id,
+        payload_format_validation: security.payload_format_validation,
+        allow_request_problem_information: security.allow_request_problem_information,
+        max_client_id_length: restrictions.max_client_id_length,
+        max_topic_length: restrictions.max_topic_length,
+        no_connect_idle_timeout_ms: restrictions.no_connect_idle_timeout_ms,
+        max_inflight: MAX_INFLIGHT,
+    }
+}
+
+pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
+    let cluster = &settings.cluster;
+    let bind = SocketAddr::new(cluster.bind_address, cluster.bind_port);
+    ClusterSettings {
+        enabled: cluster.enabled,
+        node_name: cluster.node_name.clone(),
+        bind: cluster.enabled.then_some(bind),
+        advertised: cluster.advertised(),
+        seeds: cluster.static_nodes.clone(),
+        expected_nodes: if cluster.enabled { cluster.static_nodes.len().max(1) } else { 1 },
+        secret: cluster.secret.clone(),
+        shards: cluster.shards,
+        heartbeat_ms: cluster.heartbeat_ms,
+        election_min_ms: cluster.election_timeout_min_ms,
+        election_max_ms: cluster.election_timeout_max_ms,
+    }
+}
+
+/// The memory this process may use: the control group's limit, else the machine's.
+fn memory_limit_bytes() -> Option<usize> {
+    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok());
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let machine = line.trim().strip_suffix(" kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)?;
+    Some(group.map_or(machine, |limit| limit.min(machine)))
+}

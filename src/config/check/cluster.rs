@@ -1,0 +1,165 @@
+//! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::exposure::Bound;
+use super::view::View;
+use crate::config::diagnostic::quote;
+use crate::config::limits::{HEARTBEATS_PER_ELECTION_MIN, NAME_LEN_MAX, SECRET_LEN_MIN};
+use crate::config::settings::{ClusterSettings, host_port};
+
+/// Name of a node alone. The host name is not taken for it: in a container it changes with every start, and data belongs to a name.
+const LONE_NODE_NAME: &str = "node1";
+
+pub(super) fn read<'a>(root: &View<'a>, host_name: Option<String>, bound: &mut Vec<Bound<'a>>) -> ClusterSettings {
+    let cluster = root.at("cluster");
+    let enabled = cluster.flag("enabled");
+    let transport = transport(&cluster);
+    let bind_address = transport.address("bind-address", Ipv4Addr::UNSPECIFIED);
+    let (heartbeat_ms, election_timeout_min_ms, election_timeout_max_ms) = raft(&cluster);
+    let settings = ClusterSettings {
+        enabled,
+        node_name: node_name(&cluster, enabled, host_name),
+        bind_address,
+        bind_port: transport.u16_or_max("bind-port"),
+        external_address: transport.word("external-address").map(str::to_owned),
+        external_port: transport.u16("external-port"),
+        static_nodes: static_nodes(&cluster, enabled),
+        secret: secret(&cluster, enabled),
+        shards: cluster.u16_or_max("shards"),
+        heartbeat_ms,
+        election_timeout_min_ms,
+        election_timeout_max_ms,
+    };
+    if enabled {
+        check_reachable(&transport, &cluster, &settings);
+        bound.push(Bound { element: transport, address: bind_address, port: settings.bind_port, mqtt: false });
+    }
+    settings
+}
+
+/// `<tcp>`, or `<udp>` in its place.
+fn transport<'a>(cluster: &View<'a>) -> View<'a> {
+    let transport = cluster.at("transport");
+    let (tcp, udp) = (transport.at("tcp"), transport.at("udp"));
+    if transport.exists() && tcp.exists() == udp.exists() {
+        let found = if tcp.exists() { "both <tcp> and <udp>" } else { "no known transport" };
+        transport.error(format!("found {found}; allowed: <tcp> (<udp> is treated as <tcp>); write one of them"));
+    }
+    if udp.exists() && !tcp.exists() { udp } else { tcp }
+}
+
+fn node_name(cluster: &View<'_>, enabled: bool, host_name: Option<String>) -> String {
+    let view = cluster.at("node-name");
+    let given = view.own_text();
+    let fallback = if enabled { host_name.filter(|name| !name.is_empty()) } else { Some(LONE_NODE_NAME.to_owned()) };
+    let Some(name) = given.map(str::to_owned).or(fallback) else {
+        view.error(
+            "the node has no name: no <node-name>, and the environment variable HOSTNAME is not set; add <node-name>node1</node-name> to \
+             <cluster>, another name on every node and the same one at every start",
+        );
+        return String::new();
+    };
+    if name.len() > NAME_LEN_MAX || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
+        let source = if given.is_some() { "" } else { " in the environment variable HOSTNAME" };
+        let found = quote(&name);
+        view.error(format!(
+            "found {found}{source}; allowed: up to {NAME_LEN_MAX} letters, digits, dots, hyphens and underscores; write such a name in <node-name>"
+        ));
+    }
+    name
+}
+
+fn secret(cluster: &View<'_>, enabled: bool) -> String {
+    let view = cluster.at("secret");
+    let secret = view.own_text().unwrap_or_default();
+    let len = secret.chars().count();
+    if enabled && len < SECRET_LEN_MIN {
+        let found = if view.exists() { format!("found {len} characters") } else { "there is no cluster secret".to_owned() };
+        view.error(format!(
+            "{found}; allowed: {SECRET_LEN_MIN} characters or more, the same on every node; add <secret>${{TROUPEMQ_CLUSTER_SECRET}}</secret> \
+             to <cluster> and set that variable, for example to the output of `openssl rand -hex 32`"
+        ));
+    }
+    secret.to_owned()
+}
+
+fn static_nodes(cluster: &View<'_>, enabled: bool) -> Vec<String> {
+    let list = cluster.at("discovery/static");
+    let mut nodes = Vec::new();
+    let mut seen = HashSet::new();
+    for node in list.all("node") {
+        let host = node.word("host");
+        let (host_view, port_view) = (node.at("host"), node.at("port"));
+        if !host_view.exists() {
+            node.error("the element <host> is missing; add <host>name or IP address of the node</host>");
+        }
+        if host.is_some_and(|host| host.contains('/') || (host.contains(':') && !is_ipv6(host))) {
+            let found = quote(host.unwrap_or_default());
+            host_view
+                .error(format!("found {found}; allowed: a host name or an IP address, the port in <port>; correct the value"));
+        }
+        if !port_view.exists() {
+            node.error("the element <port> is missing; add the cluster port of that node, for example <port>7000</port>");
+        }
+        let (Some(host), Some(port)) = (host, node.u16("port")) else { continue };
+        let address = host_port(host, port);
+        if seen.insert(address.clone()) {
+            nodes.push(address);
+        } else {
+            node.warning(format!("found {address} a second time; it counts once"));
+        }
+    }
+    if enabled && list.all("node").is_empty() {
+        list.error(
+            "found no node; allowed: one or more; add <discovery><static><node><host>..</host><port>7000</port></node></static></discovery> \
+             to <cluster>, with every node of the cluster, this one too",
+        );
+    }
+    nodes
+}
+
+fn is_ipv6(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<Ipv6Addr>().is_ok()
+}
+
+/// Heartbeat interval, and shortest and longest election timeout, ms.
+fn raft(cluster: &View<'_>) -> (u64, u64, u64) {
+    let raft = cluster.at("raft");
+    let heartbeat = raft.u64_or_max("heartbeat-interval");
+    let (min, max) = (raft.u64_or_max("election-timeout-min"), raft.u64_or_max("election-timeout-max"));
+    if min >= max {
+        raft.error(format!(
+            "found election-timeout-min {min} and election-timeout-max {max} ms; allowed: min below max; raise <election-timeout-max>"
+        ));
+    }
+    if heartbeat.saturating_mul(HEARTBEATS_PER_ELECTION_MIN) > min {
+        raft.error(format!(
+            "found heartbeat-interval {heartbeat} and election-timeout-min {min} ms; allowed: a minimum of at least \
+             {HEARTBEATS_PER_ELECTION_MIN} heartbeats; lower <heartbeat-interval> or raise <election-timeout-min>"
+        ));
+    }
+    (heartbeat, min, max)
+}
+
+/// Warns of an address under which the others will not find this node.
+fn check_reachable(transport: &View<'_>, cluster: &View<'_>, settings: &ClusterSettings) {
+    let advertised = settings.advertised();
+    if settings.static_nodes.is_empty() || settings.static_nodes.contains(&advertised) {
+        return;
+    }
+    if settings.external_address.is_none() && settings.bind_address.is_unspecified() {
+        transport.warning(format!(
+            "is bound to {}, so other nodes are told to reach this one at {advertised}, by its node name; if that name does not resolve, \
+             add <external-address>",
+            settings.bind_address
+        ));
+    } else if settings.static_nodes.iter().all(|node| node.parse::<SocketAddr>().is_ok()) {
+        // Of a host name nobody can say here which node it is.
+        cluster.at("discovery/static").warning(format!(
+            "this node, {advertised}, is not listed; list every node that founds the cluster in the same words on all of them"
+        ));
+    }
+}

@@ -1,0 +1,103 @@
+//! `<listeners>` (spec/hivemq.md 1.3).
+
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
+
+use super::exposure::Bound;
+use super::view::View;
+use crate::config::diagnostic::quote;
+use crate::config::settings::{ListenerKind, ListenerSettings};
+
+const DEFAULT_PATH: &str = "/mqtt";
+const DEFAULT_SUBPROTOCOLS: [&str; 2] = ["mqttv3.1", "mqtt"];
+
+pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<ListenerSettings> {
+    let listeners = root.at("listeners");
+    let mut views: Vec<(View<'_>, ListenerKind)> = Vec::new();
+    views.extend(listeners.all("tcp-listener").into_iter().map(|view| (view, ListenerKind::Tcp)));
+    views.extend(listeners.all("websocket-listener").into_iter().map(|view| {
+        let kind = websocket(&view);
+        (view, kind)
+    }));
+    views.sort_by_key(|(view, _)| view.line());
+    if !listeners.has_children() {
+        listeners.error(
+            "no listener is configured; add <listeners><tcp-listener><port>1883</port><bind-address>127.0.0.1</bind-address>\
+             </tcp-listener></listeners>",
+        );
+    }
+
+    let mut names = Names::default();
+    let mut settings = Vec::new();
+    for (view, kind) in views {
+        let bind_address = view.address("bind-address", Ipv4Addr::UNSPECIFIED);
+        if !view.at("port").exists() {
+            view.error("the element <port> is missing; add <port>1883</port>, or 0 for any free port");
+        }
+        // 0 also stands for a port that is missing or wrong, which has been reported.
+        let port = view.u16("port").unwrap_or(0);
+        let default_name = match kind {
+            ListenerKind::Tcp => format!("tcp-listener-{port}"),
+            ListenerKind::WebSocket { .. } => format!("websocket-listener-{port}"),
+        };
+        let name = names.unique(&view, default_name);
+        bound.push(Bound { element: view, address: bind_address, port, mqtt: true });
+        settings.push(ListenerSettings { kind, name, bind_address, port });
+    }
+    settings
+}
+
+fn websocket(view: &View<'_>) -> ListenerKind {
+    let path = view.word("path").unwrap_or(DEFAULT_PATH);
+    if !path.starts_with('/') || path.contains(['?', '#']) {
+        let found = quote(path);
+        view.at("path").error(format!(
+            "found {found}; allowed: a path that starts with / and has no ? or #; write <path>{DEFAULT_PATH}</path>"
+        ));
+    }
+    let list = view.at("subprotocols");
+    let mut subprotocols = Vec::new();
+    for item in list.all("subprotocol") {
+        // RFC 6455 4.1: a token of printable ASCII without separators.
+        match item.own_text() {
+            Some(text) if text.bytes().all(|b| b.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&b)) => {
+                subprotocols.push(text.to_owned());
+            }
+            other => {
+                let found = quote(other.unwrap_or_default());
+                item.error(format!("found {found}; allowed: a subprotocol name such as mqtt; correct it or remove the element"));
+            }
+        }
+    }
+    if subprotocols.is_empty() {
+        if list.exists() && !list.has_children() {
+            list.warning(format!("found no <subprotocol>; {} are used", DEFAULT_SUBPROTOCOLS.join(" and ")));
+        }
+        subprotocols = DEFAULT_SUBPROTOCOLS.map(str::to_owned).to_vec();
+    }
+    ListenerKind::WebSocket { path: path.to_owned(), subprotocols }
+}
+
+/// Names in use; a second `x` becomes `x-1`, a third `x-2`.
+#[derive(Default)]
+pub(super) struct Names {
+    used: HashSet<String>,
+    /// How often a name has come, so that many equal ones need no search from the start.
+    count: HashMap<String, u32>,
+}
+
+impl Names {
+    pub(super) fn unique(&mut self, view: &View<'_>, default_name: String) -> String {
+        let wanted = view.word("name").map_or(default_name, str::to_owned);
+        let count = self.count.entry(wanted.clone()).or_insert(0);
+        let mut name = wanted.clone();
+        while !self.used.insert(name.clone()) {
+            *count += 1;
+            name = format!("{wanted}-{count}");
+        }
+        if name != wanted {
+            view.warning(format!("found a second listener named {wanted}; it is called {name}"));
+        }
+        name
+    }
+}

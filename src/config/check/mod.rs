@@ -1,0 +1,54 @@
+//! Third step: holds the document against the rules, fills in defaults, says what it replaced, and gives the settings.
+
+mod addons;
+mod cluster;
+mod exposure;
+mod http;
+mod listeners;
+mod notices;
+mod protocol;
+mod rules;
+mod shape;
+mod value;
+mod view;
+
+use super::diagnostic::Report;
+use super::entity::Element;
+use super::settings::{PersistenceMode, Settings};
+use view::View;
+
+/// Environment variable that names the node where the file does not.
+const NODE_NAME_VARIABLE: &str = "HOSTNAME";
+
+/// Checks the whole document. Settings come out of a faulty one too, so that all errors are found in one go; they are of no use when the
+/// report holds an error. `None`: the document is something else altogether.
+pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report: &Report) -> Option<Settings> {
+    if !shape::check(root, report) {
+        return None;
+    }
+    let root = View::root(root, report);
+    let mut bound = Vec::new();
+    let listeners = listeners::read(&root, &mut bound);
+    let http = http::read(&root, &mut bound);
+    let security = protocol::security(&root);
+    let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), &mut bound);
+    exposure::check_ports(&bound);
+    exposure::check_anonymous(&root, &bound, security.allow_anonymous);
+    Some(Settings {
+        listeners,
+        mqtt: protocol::mqtt(&root),
+        security,
+        restrictions: protocol::restrictions(&root),
+        persistence: match root.choice("persistence/mode") {
+            "in-memory" => PersistenceMode::InMemory,
+            _ => PersistenceMode::File,
+        },
+        cluster,
+        addons: addons::read(&root),
+        http,
+    })
+}
+
+#[cfg(test)]
+#[path = "check_test.rs"]
+mod tests;

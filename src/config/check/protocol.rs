@@ -1,0 +1,52 @@
+//! `<mqtt>`, `<security>` and `<restrictions>` (spec/hivemq.md 1.5, 1.6).
+
+use super::rules::MESSAGE_EXPIRY_UNLIMITED;
+use super::view::View;
+use crate::config::settings::{MqttSettings, RestrictionSettings, SecuritySettings};
+
+pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
+    let mqtt = root.at("mqtt");
+    MqttSettings {
+        session_expiry_max_s: mqtt.u32_or_max("session-expiry/max-interval"),
+        message_expiry_max_s: mqtt
+            .number("message-expiry/max-interval")
+            .filter(|s| *s < MESSAGE_EXPIRY_UNLIMITED)
+            .and_then(|s| u32::try_from(s).ok()),
+        max_packet_size_bytes: mqtt.u32_or_max("packets/max-packet-size"),
+        server_receive_maximum: mqtt.u16_or_max("receive-maximum/server-receive-maximum"),
+        keep_alive_max_s: mqtt.u16_or_max("keep-alive/max-keep-alive"),
+        keep_alive_allow_unlimited: mqtt.flag("keep-alive/allow-unlimited"),
+        topic_alias_enabled: mqtt.flag("topic-alias/enabled"),
+        topic_alias_max_per_client: mqtt.u16_or_max("topic-alias/max-per-client"),
+        subscription_identifiers: mqtt.flag("subscription-identifier/enabled"),
+        wildcard_subscriptions: mqtt.flag("wildcard-subscriptions/enabled"),
+        shared_subscriptions: mqtt.flag("shared-subscriptions/enabled"),
+        max_qos: mqtt.number("quality-of-service/max-qos").and_then(|qos| u8::try_from(qos).ok()).unwrap_or(2),
+        retained_messages: mqtt.flag("retained-messages/enabled"),
+        max_queue_size: mqtt.u32_or_max("queued-messages/max-queue-size"),
+        discard_oldest: mqtt.choice("queued-messages/strategy") == "discard-oldest",
+    }
+}
+
+pub(super) fn security(root: &View<'_>) -> SecuritySettings {
+    let security = root.at("security");
+    SecuritySettings {
+        allow_empty_client_id: security.flag("allow-empty-client-id/enabled"),
+        payload_format_validation: security.flag("payload-format-validation/enabled"),
+        utf8_validation: security.flag("utf8-validation/enabled"),
+        allow_request_problem_information: security.flag("allow-request-problem-information/enabled"),
+        allow_anonymous: security.flag("allow-anonymous/enabled"),
+    }
+}
+
+pub(super) fn restrictions(root: &View<'_>) -> RestrictionSettings {
+    let restrictions = root.at("restrictions");
+    RestrictionSettings {
+        // -1 and 0 both mean unlimited.
+        max_connections: restrictions.number("max-connections").and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0),
+        max_client_id_length: restrictions.u16_or_max("max-client-id-length"),
+        max_topic_length: restrictions.u16_or_max("max-topic-length"),
+        no_connect_idle_timeout_ms: restrictions.u64_or_max("no-connect-idle-timeout"),
+        incoming_bandwidth_throttling: restrictions.u64_or_max("incoming-bandwidth-throttling"),
+    }
+}

@@ -1,0 +1,385 @@
+//! Every element of `config.xml` this version knows, with its type, range and default (spec/hivemq.md 1.3 to 1.8). The shape of a file
+//! is checked against this list alone, and the settings are read through it, so that a range stands in one place.
+
+/// What an element may hold.
+pub(in crate::config) enum Kind {
+    /// Elements only.
+    Section,
+    /// Nothing: the element being there is what it says.
+    Mark,
+    /// Anything; not looked into.
+    Any,
+    Flag {
+        default: bool,
+    },
+    Number(Number),
+    /// A number above 0, with a fraction or not.
+    Rate,
+    /// One of the words; the first is the default.
+    Choice(&'static [&'static str]),
+    Text,
+    /// Like `Text`, and never repeated in a message.
+    Secret,
+}
+
+/// A whole number.
+pub(in crate::config) struct Number {
+    pub(in crate::config) min: i64,
+    pub(in crate::config) max: i64,
+    /// `None`: there is no default, the reader of the element says what happens without it.
+    pub(in crate::config) default: Option<i64>,
+    /// What takes the place of a number out of range; `None`: it is an error.
+    pub(in crate::config) replace: Option<fn(i64) -> i64>,
+}
+
+pub(in crate::config) struct Rule {
+    /// Below `<hivemq>`.
+    pub(in crate::config) path: &'static str,
+    pub(in crate::config) kind: Kind,
+    /// Whether it may stand more than once in its parent.
+    pub(in crate::config) many: bool,
+}
+
+/// Finds the rule of an element.
+pub(in crate::config) fn find(path: &str) -> Option<&'static Rule> {
+    all().find(|rule| rule.path == path)
+}
+
+/// Every rule.
+pub(in crate::config) fn all() -> impl Iterator<Item = &'static Rule> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// Names of the elements that may stand in the section `path`; "" is the root.
+pub(in crate::config) fn children_of(path: &str) -> Vec<&'static str> {
+    all().filter(|rule| parent(rule.path) == path).map(|rule| name(rule.path)).collect()
+}
+
+/// The last part of a path.
+pub(in crate::config) fn name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// What a path has in front of its last part; "" for the children of the root.
+pub(in crate::config) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+const fn section(path: &'static str) -> Rule {
+    Rule { path, kind: Kind::Section, many: false }
+}
+
+const fn sections(path: &'static str) -> Rule {
+    Rule { path, kind: Kind::Section, many: true }
+}
+
+const fn mark(path: &'static str) -> Rule {
+    Rule { path, kind: Kind::Mark, many: false }
+}
+
+const fn any(path: &'static str) -> Rule {
+    Rule { path, kind: Kind::Any, many: false }
+}
+
+const fn flag(path: &'static str, default: bool) -> Rule {
+    Rule { path, kind: Kind::Flag { default }, many: false }
+}
+
+const fn text(path: &'static str) -> Rule {
+    Rule { path, kind: Kind::Text, many: false }
+}
+
+const fn choice(path: &'static str, words: &'static [&'static str]) -> Rule {
+    Rule { path, kind: Kind::Choice(words), many: false }
+}
+
+/// A number that is refused out of its range.
+const fn strict(path: &'static str, min: i64, max: i64, default: Option<i64>) -> Rule {
+    Rule { path, kind: Kind::Number(Number { min, max, default, replace: None }), many: false }
+}
+
+/// A number that is replaced, with a warning, out of its range.
+const fn clamped(path: &'static str, min: i64, max: i64, default: i64, replace: fn(i64) -> i64) -> Rule {
+    Rule { path, kind: Kind::Number(Number { min, max, default: Some(default), replace: Some(replace) }), many: false }
+}
+
+const fn port(path: &'static str) -> Rule {
+    strict(path, 0, U16_MAX, None)
+}
+
+/// A port that others must know, so that 0 makes no sense.
+const fn fixed_port(path: &'static str, default: Option<i64>) -> Rule {
+    strict(path, 1, U16_MAX, default)
+}
+
+const U16_MAX: i64 = 65_535;
+const U32_MAX: i64 = 4_294_967_295;
+/// Stands for "no limit", one above the largest Message Expiry Interval.
+pub(in crate::config) const MESSAGE_EXPIRY_UNLIMITED: i64 = U32_MAX + 1;
+/// Stands for "no limit".
+pub(in crate::config) const CONNECTIONS_UNLIMITED: i64 = -1;
+const PACKET_SIZE_MIN: i64 = 15;
+const PACKET_SIZE_MAX: i64 = 268_435_460;
+
+const GROUPS: &[&[Rule]] =
+    &[ROOT, LISTENERS, TCP_LISTENER, WEBSOCKET_LISTENER, MQTT, SECURITY, RESTRICTIONS, CLUSTER, HTTP, ADDONS, IGNORED];
+
+const ROOT: &[Rule] = &[
+    section("listeners"),
+    section("mqtt"),
+    section("security"),
+    section("restrictions"),
+    section("persistence"),
+    choice("persistence/mode", &["file", "in-memory"]),
+    section("cluster"),
+    section("overload-protection"),
+    flag("overload-protection/enabled", true),
+    section("rest-api"),
+    section("health-api"),
+    section("control-center"),
+    section("http"),
+    section("mqtt-addons"),
+    section("anonymous-usage-statistics"),
+    section("client-event-history"),
+    any("data-hub"),
+    any("internal"),
+];
+
+const LISTENERS: &[Rule] = &[
+    sections("listeners/tcp-listener"),
+    sections("listeners/websocket-listener"),
+    // Refused by `notices`, so not looked into.
+    Rule { path: "listeners/tls-tcp-listener", kind: Kind::Any, many: true },
+    Rule { path: "listeners/tls-websocket-listener", kind: Kind::Any, many: true },
+];
+
+/// What all kinds of listeners share; a macro because paths are literals.
+macro_rules! listener_rules {
+    ($listener:literal $(, $more:expr)*) => {
+        &[
+            port(concat!("listeners/", $listener, "/port")),
+            text(concat!("listeners/", $listener, "/bind-address")),
+            text(concat!("listeners/", $listener, "/name")),
+            flag(concat!("listeners/", $listener, "/proxy-protocol"), false),
+            section(concat!("listeners/", $listener, "/connect-overload-protection")),
+            flag(concat!("listeners/", $listener, "/connect-overload-protection/enabled"), true),
+            Rule { path: concat!("listeners/", $listener, "/connect-overload-protection/connect-rate"), kind: Kind::Rate, many: false },
+            strict(concat!("listeners/", $listener, "/connect-overload-protection/connect-burst-size"), 1, i64::MAX, None),
+            $($more),*
+        ]
+    };
+}
+
+const TCP_LISTENER: &[Rule] = listener_rules!("tcp-listener");
+
+const WEBSOCKET_LISTENER: &[Rule] = listener_rules!(
+    "websocket-listener",
+    text("listeners/websocket-listener/path"),
+    section("listeners/websocket-listener/subprotocols"),
+    Rule { path: "listeners/websocket-listener/subprotocols/subprotocol", kind: Kind::Text, many: true },
+    flag("listeners/websocket-listener/allow-extensions", false)
+);
+
+const MQTT: &[Rule] = &[
+    section("mqtt/session-expiry"),
+    clamped("mqtt/session-expiry/max-interval", 0, U32_MAX, U32_MAX, |v| if v < 0 { 0 } else { U32_MAX }),
+    section("mqtt/message-expiry"),
+    clamped("mqtt/message-expiry/max-interval", 1, MESSAGE_EXPIRY_UNLIMITED, MESSAGE_EXPIRY_UNLIMITED, |_| {
+        MESSAGE_EXPIRY_UNLIMITED
+    }),
+    section("mqtt/packets"),
+    clamped("mqtt/packets/max-packet-size", PACKET_SIZE_MIN, PACKET_SIZE_MAX, PACKET_SIZE_MAX, |v| {
+        if (1..PACKET_SIZE_MIN).contains(&v) { PACKET_SIZE_MIN } else { PACKET_SIZE_MAX }
+    }),
+    section("mqtt/receive-maximum"),
+    clamped("mqtt/receive-maximum/server-receive-maximum", 1, U16_MAX, 10, |v| if v < 1 { 10 } else { U16_MAX }),
+    section("mqtt/keep-alive"),
+    clamped("mqtt/keep-alive/max-keep-alive", 1, U16_MAX, U16_MAX, |_| U16_MAX),
+    flag("mqtt/keep-alive/allow-unlimited", true),
+    section("mqtt/topic-alias"),
+    flag("mqtt/topic-alias/enabled", true),
+    clamped("mqtt/topic-alias/max-per-client", 1, U16_MAX, 5, |v| if v < 1 { 1 } else { U16_MAX }),
+    section("mqtt/subscription-identifier"),
+    flag("mqtt/subscription-identifier/enabled", true),
+    section("mqtt/wildcard-subscriptions"),
+    flag("mqtt/wildcard-subscriptions/enabled", true),
+    section("mqtt/shared-subscriptions"),
+    flag("mqtt/shared-subscriptions/enabled", true),
+    section("mqtt/quality-of-service"),
+    clamped("mqtt/quality-of-service/max-qos", 0, 2, 2, |_| 2),
+    section("mqtt/retained-messages"),
+    flag("mqtt/retained-messages/enabled", true),
+    section("mqtt/queued-messages"),
+    // HiveMQ takes a long; lengths of queues are 32 bit here.
+    clamped("mqtt/queued-messages/max-queue-size", 1, U32_MAX, 1000, |v| if v < 1 { 1000 } else { U32_MAX }),
+    choice("mqtt/queued-messages/strategy", &["discard", "discard-oldest"]),
+];
+
+const SECURITY: &[Rule] = &[
+    section("security/allow-empty-client-id"),
+    flag("security/allow-empty-client-id/enabled", true),
+    section("security/payload-format-validation"),
+    flag("security/payload-format-validation/enabled", false),
+    section("security/utf8-validation"),
+    flag("security/utf8-validation/enabled", true),
+    section("security/allow-request-problem-information"),
+    flag("security/allow-request-problem-information/enabled", true),
+    section("security/control-center-audit-log"),
+    flag("security/control-center-audit-log/enabled", true),
+    section("security/rest-api-audit-log"),
+    flag("security/rest-api-audit-log/enabled", true),
+    // Own element.
+    section("security/allow-anonymous"),
+    flag("security/allow-anonymous/enabled", false),
+];
+
+const RESTRICTIONS: &[Rule] = &[
+    clamped("restrictions/max-connections", CONNECTIONS_UNLIMITED, i64::MAX, CONNECTIONS_UNLIMITED, |_| CONNECTIONS_UNLIMITED),
+    clamped("restrictions/max-client-id-length", 1, U16_MAX, U16_MAX, |_| U16_MAX),
+    clamped("restrictions/max-topic-length", 1, U16_MAX, U16_MAX, |_| U16_MAX),
+    // HiveMQ has no upper bound; 49 days keep sums of times far from overflow.
+    clamped("restrictions/no-connect-idle-timeout", 0, U32_MAX, 10_000, |v| if v < 0 { 10_000 } else { U32_MAX }),
+    clamped("restrictions/incoming-bandwidth-throttling", 0, i64::MAX, 0, |_| 0),
+];
+
+const CLUSTER: &[Rule] = &[
+    flag("cluster/enabled", false),
+    section("cluster/transport"),
+    section("cluster/transport/tcp"),
+    text("cluster/transport/tcp/bind-address"),
+    // HiveMQ's default is not established; its charts use 7000.
+    fixed_port("cluster/transport/tcp/bind-port", Some(7000)),
+    text("cluster/transport/tcp/external-address"),
+    fixed_port("cluster/transport/tcp/external-port", None),
+    any("cluster/transport/tcp/tls"),
+    section("cluster/transport/udp"),
+    text("cluster/transport/udp/bind-address"),
+    fixed_port("cluster/transport/udp/bind-port", Some(7000)),
+    text("cluster/transport/udp/external-address"),
+    fixed_port("cluster/transport/udp/external-port", None),
+    flag("cluster/transport/udp/multicast-enabled", true),
+    text("cluster/transport/udp/multicast-address"),
+    fixed_port("cluster/transport/udp/multicast-port", None),
+    any("cluster/transport/udp/tls"),
+    section("cluster/discovery"),
+    section("cluster/discovery/static"),
+    sections("cluster/discovery/static/node"),
+    text("cluster/discovery/static/node/host"),
+    fixed_port("cluster/discovery/static/node/port", None),
+    any("cluster/discovery/multicast"),
+    any("cluster/discovery/broadcast"),
+    any("cluster/discovery/extension"),
+    section("cluster/replication"),
+    strict("cluster/replication/replica-count", 1, i64::MAX, Some(2)),
+    section("cluster/failure-detection"),
+    section("cluster/failure-detection/heartbeat"),
+    flag("cluster/failure-detection/heartbeat/enabled", true),
+    strict("cluster/failure-detection/heartbeat/interval", 0, i64::MAX, Some(3000)),
+    strict("cluster/failure-detection/heartbeat/timeout", 0, i64::MAX, Some(9000)),
+    section("cluster/failure-detection/tcp-health-check"),
+    flag("cluster/failure-detection/tcp-health-check/enabled", true),
+    text("cluster/failure-detection/tcp-health-check/bind-address"),
+    port("cluster/failure-detection/tcp-health-check/bind-port"),
+    strict("cluster/failure-detection/tcp-health-check/port-range", 0, U16_MAX, Some(50)),
+    text("cluster/failure-detection/tcp-health-check/external-address"),
+    port("cluster/failure-detection/tcp-health-check/external-port"),
+    // Also taken here from old files.
+    section("cluster/overload-protection"),
+    flag("cluster/overload-protection/enabled", true),
+    // Own elements.
+    text("cluster/node-name"),
+    Rule { path: "cluster/secret", kind: Kind::Secret, many: false },
+    strict("cluster/shards", 1, 64, Some(6)),
+    section("cluster/raft"),
+    strict("cluster/raft/heartbeat-interval", 10, 60_000, Some(200)),
+    strict("cluster/raft/election-timeout-min", 30, 600_000, Some(800)),
+    strict("cluster/raft/election-timeout-max", 31, 600_000, Some(1600)),
+];
+
+const HTTP: &[Rule] = &[
+    // Own element: metrics and health on one port.
+    strict("http/port", 0, U16_MAX, Some(8080)),
+    text("http/bind-address"),
+    text("http/name"),
+    flag("rest-api/enabled", false),
+    section("rest-api/auth"),
+    flag("rest-api/auth/enabled", false),
+    section("rest-api/listeners"),
+    sections("rest-api/listeners/http"),
+    strict("rest-api/listeners/http/port", 0, U16_MAX, Some(8888)),
+    text("rest-api/listeners/http/bind-address"),
+    text("rest-api/listeners/http/name"),
+    Rule { path: "rest-api/listeners/https", kind: Kind::Any, many: true },
+    flag("health-api/enabled", false),
+    section("health-api/listeners"),
+    sections("health-api/listeners/http"),
+    strict("health-api/listeners/http/port", 0, U16_MAX, Some(8889)),
+    text("health-api/listeners/http/bind-address"),
+    text("health-api/listeners/http/name"),
+    flag("control-center/enabled", true),
+    section("control-center/listeners"),
+    sections("control-center/listeners/http"),
+    strict("control-center/listeners/http/port", 0, U16_MAX, Some(8080)),
+    text("control-center/listeners/http/bind-address"),
+    text("control-center/listeners/http/name"),
+    Rule { path: "control-center/listeners/https", kind: Kind::Any, many: true },
+    any("control-center/users"),
+];
+
+const ADDONS: &[Rule] = &[
+    section("mqtt-addons/expired-messages-topic"),
+    flag("mqtt-addons/expired-messages-topic/enabled", false),
+    section("mqtt-addons/dropped-messages-topic"),
+    flag("mqtt-addons/dropped-messages-topic/enabled", false),
+    section("mqtt-addons/dead-messages-topic"),
+    flag("mqtt-addons/dead-messages-topic/enabled", false),
+    section("mqtt-addons/client-lifecycle-topic"),
+    flag("mqtt-addons/client-lifecycle-topic/enabled", false),
+    section("mqtt-addons/client-lifecycle-topic/identifier"),
+    mark("mqtt-addons/client-lifecycle-topic/identifier/client-id"),
+    mark("mqtt-addons/client-lifecycle-topic/identifier/username"),
+    section("mqtt-addons/client-lifecycle-topic/triggers"),
+    mark("mqtt-addons/client-lifecycle-topic/triggers/client-connected"),
+    section("mqtt-addons/client-lifecycle-topic/triggers/client-disconnected"),
+    mark("mqtt-addons/client-lifecycle-topic/triggers/client-disconnected/client"),
+    mark("mqtt-addons/client-lifecycle-topic/triggers/client-disconnected/server"),
+    mark("mqtt-addons/client-lifecycle-topic/triggers/client-disconnected/session-taken-over"),
+    mark("mqtt-addons/client-lifecycle-topic/triggers/client-disconnected/unspecified"),
+];
+
+const IGNORED: &[Rule] = &[
+    flag("anonymous-usage-statistics/enabled", true),
+    flag("client-event-history/enabled", false),
+    strict("client-event-history/lifetime", 1, 864_000, Some(604_800)),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_rule_has_a_section_above_it_and_stands_once() {
+        let mut seen = HashSet::new();
+        for rule in all() {
+            assert!(seen.insert(rule.path), "{} stands twice", rule.path);
+            let above = parent(rule.path);
+            assert!(above.is_empty() || matches!(find(above), Some(Rule { kind: Kind::Section, .. })), "{}", rule.path);
+        }
+    }
+
+    #[test]
+    fn defaults_and_replacements_are_in_range() {
+        for rule in all() {
+            let Kind::Number(number) = &rule.kind else { continue };
+            let range = number.min..=number.max;
+            assert!(number.default.is_none_or(|d| range.contains(&d)), "{}", rule.path);
+            if let Some(replace) = number.replace {
+                for bad in [i64::MIN, number.min.saturating_sub(1), number.max.saturating_add(1), i64::MAX] {
+                    assert!(range.contains(&replace(bad)), "{} for {bad}", rule.path);
+                }
+            }
+        }
+    }
+}

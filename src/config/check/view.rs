@@ -1,0 +1,144 @@
+//! Reads elements by path, with the defaults of their rules. What `shape` has reported is not reported again: a value that does not fit
+//! reads like one that is absent.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::rules::{self, Kind};
+use super::shape::join;
+use super::value;
+use crate::config::diagnostic::{Level, Report, quote};
+use crate::config::entity::Element;
+use crate::config::limits::NAME_LEN_MAX;
+
+/// An element that is there or not, where its rule says.
+pub(super) struct View<'a> {
+    element: Option<&'a Element>,
+    /// Line of the element, or of the nearest one around it that is there.
+    line: u32,
+    path: String,
+    report: &'a Report,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn root(root: &'a Element, report: &'a Report) -> Self {
+        Self { element: Some(root), line: root.line, path: String::new(), report }
+    }
+
+    /// Goes down to an element below this one, the first where there are several.
+    pub(super) fn at(&self, relative: &str) -> Self {
+        let mut view = Self { element: self.element, line: self.line, path: join(&self.path, relative), report: self.report };
+        for name in relative.split('/') {
+            view.element = view.element.and_then(|element| element.child(name));
+            view.line = view.element.map_or(view.line, |element| element.line);
+        }
+        debug_assert!(rules::find(&view.path).is_some(), "no rule for {}", view.path);
+        view
+    }
+
+    /// All elements `name` below this one, in their order.
+    pub(super) fn all(&self, name: &str) -> Vec<Self> {
+        let found = self.element.into_iter().flat_map(|element| &element.children).filter(|child| child.name == name);
+        found
+            .map(|child| Self { element: Some(child), line: child.line, path: join(&self.path, name), report: self.report })
+            .collect()
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.element.is_some()
+    }
+
+    /// Whether there is any element inside, known or not.
+    pub(super) fn has_children(&self) -> bool {
+        self.element.is_some_and(|element| !element.children.is_empty())
+    }
+
+    pub(super) fn line(&self) -> u32 {
+        self.line
+    }
+
+    pub(super) fn report(&self) -> &'a Report {
+        self.report
+    }
+
+    pub(super) fn error(&self, message: impl Into<String>) {
+        self.report.error(self.line, &self.path, message);
+    }
+
+    pub(super) fn warning(&self, message: impl Into<String>) {
+        self.report.add(Level::Warning, self.line, &self.path, message);
+    }
+
+    pub(super) fn flag(&self, relative: &str) -> bool {
+        let view = self.at(relative);
+        let default = matches!(rules::find(&view.path), Some(rules::Rule { kind: Kind::Flag { default: true }, .. }));
+        view.element.and_then(|element| value::flag(&element.text).ok()).unwrap_or(default)
+    }
+
+    /// `None`: absent or wrong, and there is no default.
+    pub(super) fn number(&self, relative: &str) -> Option<i64> {
+        let view = self.at(relative);
+        let Some(rules::Rule { kind: Kind::Number(rule), .. }) = rules::find(&view.path) else { return None };
+        view.element.and_then(|element| value::number(rule, &element.text).ok()).or(rule.default)
+    }
+
+    pub(super) fn u16(&self, relative: &str) -> Option<u16> {
+        self.number(relative).and_then(|n| u16::try_from(n).ok())
+    }
+
+    /// A number that has a default; its rule keeps it in range.
+    pub(super) fn u16_or_max(&self, relative: &str) -> u16 {
+        self.u16(relative).unwrap_or(u16::MAX)
+    }
+
+    /// See [`Self::u16_or_max`].
+    pub(super) fn u32_or_max(&self, relative: &str) -> u32 {
+        self.number(relative).and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX)
+    }
+
+    /// See [`Self::u16_or_max`].
+    pub(super) fn u64_or_max(&self, relative: &str) -> u64 {
+        self.number(relative).and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX)
+    }
+
+    /// The word found, or the first of the allowed ones.
+    pub(super) fn choice(&self, relative: &str) -> &'static str {
+        let view = self.at(relative);
+        let Some(rules::Rule { kind: Kind::Choice(words), .. }) = rules::find(&view.path) else { return "" };
+        let found = view.element.and_then(|element| value::choice(words, &element.text).ok());
+        found.or(words.first().copied()).unwrap_or("")
+    }
+
+    /// The element's text; `None` where it is absent or empty.
+    pub(super) fn own_text(&self) -> Option<&'a str> {
+        self.element.map(|element| element.text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// A name, host or path of bounded length without white space inside; `None` where it is absent, empty or refused.
+    pub(super) fn word(&self, relative: &str) -> Option<&'a str> {
+        let view = self.at(relative);
+        let text = view.own_text()?;
+        if text.len() <= NAME_LEN_MAX && !text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Some(text);
+        }
+        let found = quote(text);
+        view.error(format!("found {found}; allowed: up to {NAME_LEN_MAX} bytes without white space; correct the value"));
+        None
+    }
+
+    /// A bind address, or `default` where there is none.
+    pub(super) fn address(&self, relative: &str, default: Ipv4Addr) -> IpAddr {
+        let view = self.at(relative);
+        let Some(text) = view.own_text() else { return default.into() };
+        if text == "localhost" {
+            return Ipv4Addr::LOCALHOST.into();
+        }
+        text.trim_start_matches('[').trim_end_matches(']').parse().unwrap_or_else(|_| {
+            let found = quote(text);
+            view.error(format!(
+                "found {found}; allowed: an IP address of this machine, 0.0.0.0 for all of them; correct the value"
+            ));
+            // The one address that nothing else is said about.
+            Ipv4Addr::LOCALHOST.into()
+        })
+    }
+}

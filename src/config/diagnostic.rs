@@ -1,0 +1,116 @@
+//! What reading a configuration has to say: errors, warnings and notes, each with the line it is about.
+
+use std::cell::RefCell;
+use std::fmt;
+
+/// How much a [`Diagnostic`] weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The start is refused.
+    Error,
+    /// The configuration does something other than it says.
+    Warning,
+    /// Nothing to do; said so that no element is passed over in silence.
+    Info,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+        })
+    }
+}
+
+/// One finding. Displayed as `FILE:LINE: <element/path>: message`, without the level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub level: Level,
+    pub file: String,
+    /// Counted from 1 in the file as written, before placeholders are replaced; 0 = about the file as a whole.
+    pub line: u32,
+    /// Below `<hivemq>`, for example `mqtt/queued-messages/strategy`; empty where no element is concerned.
+    pub path: String,
+    pub message: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": <{}>", self.path)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Why a configuration was refused: all errors at once, and the warnings found on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors {
+    /// At least one, in the order of lines.
+    pub errors: Vec<Diagnostic>,
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.errors.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// Collects findings while the steps run.
+pub(super) struct Report {
+    file: String,
+    found: RefCell<Vec<Diagnostic>>,
+}
+
+impl Report {
+    pub(super) fn new(file: &str) -> Self {
+        Self { file: file.to_owned(), found: RefCell::new(Vec::new()) }
+    }
+
+    pub(super) fn add(&self, level: Level, line: u32, path: &str, message: impl Into<String>) {
+        let (file, path, message) = (self.file.clone(), path.to_owned(), message.into());
+        self.found.borrow_mut().push(Diagnostic { level, file, line, path, message });
+    }
+
+    pub(super) fn error(&self, line: u32, path: &str, message: impl Into<String>) {
+        self.add(Level::Error, line, path, message);
+    }
+
+    /// Splits into (errors, warnings and notes), each in the order of lines.
+    pub(super) fn into_parts(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+        let mut all = self.found.into_inner();
+        all.sort_by_key(|d| d.line);
+        all.into_iter().partition(|d| d.level == Level::Error)
+    }
+
+    /// Ends a step that cannot go on.
+    pub(super) fn into_errors(self) -> ConfigErrors {
+        let (errors, warnings) = self.into_parts();
+        ConfigErrors { errors, warnings }
+    }
+}
+
+/// Longest part of a value that a message repeats, characters.
+const QUOTE_LEN_MAX: usize = 60;
+
+/// Quotes a value of the file for a message: escaped, cut when long.
+pub(super) fn quote(value: &str) -> String {
+    let short: String = value.chars().take(QUOTE_LEN_MAX).collect();
+    let more = if value.chars().nth(QUOTE_LEN_MAX).is_some() { "..." } else { "" };
+    format!("\"{}{more}\"", short.escape_debug())
+}

@@ -1,0 +1,14 @@
+//! Limits of reading a configuration, and of TroupeMQ's own elements. Ranges of HiveMQ's elements stand in `rules`.
+
+/// Size of the file, also once placeholders are replaced, bytes.
+pub(super) const FILE_SIZE_MAX: usize = 1024 * 1024;
+/// Elements inside each other; HiveMQ's deepest has 8.
+pub(super) const DEPTH_MAX: usize = 32;
+pub(super) const ELEMENTS_MAX: usize = 20_000;
+
+/// Shorter cluster secrets are refused, characters.
+pub(super) const SECRET_LEN_MIN: usize = 16;
+/// Names of nodes and listeners, hosts and paths, bytes.
+pub(super) const NAME_LEN_MAX: usize = 255;
+/// The election timeout is at least this many heartbeats, or one lost heartbeat starts an election.
+pub(super) const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;

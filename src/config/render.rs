@@ -1,0 +1,181 @@
+//! Prints effective settings for `troupemq config check`.
+
+use std::fmt::{Display, Write};
+use std::net::SocketAddr;
+
+use super::settings::{
+    AddonSettings, ClusterSettings, HttpListenerKind, ListenerKind, MqttSettings, PersistenceMode, RestrictionSettings,
+    SecuritySettings, Settings,
+};
+
+/// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
+pub fn render(settings: &Settings) -> String {
+    let mut out = Page::default();
+    listeners(&mut out, settings);
+    mqtt(&mut out, &settings.mqtt);
+    security(&mut out, &settings.security);
+    restrictions(&mut out, &settings.restrictions);
+    out.section("persistence");
+    out.line(
+        "mode",
+        match settings.persistence {
+            PersistenceMode::File => "file",
+            PersistenceMode::InMemory => "in-memory",
+        },
+    );
+    cluster(&mut out, &settings.cluster);
+    addons(&mut out, &settings.addons);
+    out.text
+}
+
+/// Width of the column of names.
+const NAME_WIDTH: usize = 48;
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn section(&mut self, name: &str) {
+        self.text.push_str(name);
+        self.text.push('\n');
+    }
+
+    fn line(&mut self, name: &str, value: impl Display) {
+        // Writing to a string cannot fail.
+        _ = writeln!(self.text, "  {name:<NAME_WIDTH$} {value}");
+    }
+
+    fn seconds(&mut self, name: &str, seconds: impl Display) {
+        self.line(name, format_args!("{seconds} s"));
+    }
+
+    fn millis(&mut self, name: &str, millis: u64) {
+        self.line(name, format_args!("{millis} ms"));
+    }
+}
+
+fn listeners(out: &mut Page, settings: &Settings) {
+    out.section("listeners");
+    for listener in &settings.listeners {
+        let address = SocketAddr::new(listener.bind_address, listener.port);
+        match &listener.kind {
+            ListenerKind::Tcp => out.line(&listener.name, format_args!("MQTT over TCP on {address}")),
+            ListenerKind::WebSocket { path, subprotocols } => {
+                let subprotocols = subprotocols.join(", ");
+                out.line(
+                    &listener.name,
+                    format_args!("MQTT over WebSocket on {address}, path {path}, subprotocols {subprotocols}"),
+                );
+            }
+        }
+    }
+    out.section("http");
+    if settings.http.is_empty() {
+        out.line("listeners", "none: metrics and health are off");
+    }
+    for listener in &settings.http {
+        let address = SocketAddr::new(listener.bind_address, listener.port);
+        let purpose = match listener.kind {
+            HttpListenerKind::Http => "metrics and health",
+            HttpListenerKind::RestApi => "rest-api",
+            HttpListenerKind::HealthApi => "health-api",
+            HttpListenerKind::ControlCenter => "control-center",
+            HttpListenerKind::Metrics => "metrics",
+        };
+        out.line(&listener.name, format_args!("{purpose} on {address}"));
+    }
+}
+
+fn mqtt(out: &mut Page, mqtt: &MqttSettings) {
+    out.section("mqtt");
+    out.seconds("session-expiry/max-interval", mqtt.session_expiry_max_s);
+    match mqtt.message_expiry_max_s {
+        Some(seconds) => out.seconds("message-expiry/max-interval", seconds),
+        None => out.line("message-expiry/max-interval", "unlimited"),
+    }
+    out.line("packets/max-packet-size", format_args!("{} bytes", mqtt.max_packet_size_bytes));
+    out.line("receive-maximum/server-receive-maximum", mqtt.server_receive_maximum);
+    out.seconds("keep-alive/max-keep-alive", mqtt.keep_alive_max_s);
+    out.line("keep-alive/allow-unlimited", mqtt.keep_alive_allow_unlimited);
+    out.line("topic-alias/enabled", mqtt.topic_alias_enabled);
+    out.line("topic-alias/max-per-client", mqtt.topic_alias_max_per_client);
+    out.line("subscription-identifier/enabled", mqtt.subscription_identifiers);
+    out.line("wildcard-subscriptions/enabled", mqtt.wildcard_subscriptions);
+    out.line("shared-subscriptions/enabled", mqtt.shared_subscriptions);
+    out.line("quality-of-service/max-qos", mqtt.max_qos);
+    out.line("retained-messages/enabled", mqtt.retained_messages);
+    out.line("queued-messages/max-queue-size", mqtt.max_queue_size);
+    out.line("queued-messages/strategy", if mqtt.discard_oldest { "discard-oldest" } else { "discard" });
+}
+
+fn security(out: &mut Page, security: &SecuritySettings) {
+    out.section("security");
+    out.line("allow-anonymous/enabled", security.allow_anonymous);
+    out.line("allow-empty-client-id/enabled", security.allow_empty_client_id);
+    out.line("payload-format-validation/enabled", security.payload_format_validation);
+    out.line("utf8-validation/enabled", security.utf8_validation);
+    out.line("allow-request-problem-information/enabled", security.allow_request_problem_information);
+}
+
+fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {
+    out.section("restrictions");
+    match restrictions.max_connections {
+        Some(max) => out.line("max-connections", max),
+        None => out.line("max-connections", "unlimited"),
+    }
+    out.line("max-client-id-length", restrictions.max_client_id_length);
+    out.line("max-topic-length", restrictions.max_topic_length);
+    out.millis("no-connect-idle-timeout", restrictions.no_connect_idle_timeout_ms);
+    match restrictions.incoming_bandwidth_throttling {
+        0 => out.line("incoming-bandwidth-throttling", "off"),
+        rate => out.line("incoming-bandwidth-throttling", format_args!("{rate} bytes/s")),
+    }
+}
+
+fn cluster(out: &mut Page, cluster: &ClusterSettings) {
+    out.section("cluster");
+    out.line("enabled", cluster.enabled);
+    out.line("node-name", &cluster.node_name);
+    out.line("shards", cluster.shards);
+    out.millis("raft/heartbeat-interval", cluster.heartbeat_ms);
+    out.millis("raft/election-timeout-min", cluster.election_timeout_min_ms);
+    out.millis("raft/election-timeout-max", cluster.election_timeout_max_ms);
+    if cluster.enabled {
+        out.line("transport/tcp", SocketAddr::new(cluster.bind_address, cluster.bind_port));
+        out.line("reached by other nodes at", cluster.advertised());
+        out.line("secret", "***");
+        for node in &cluster.static_nodes {
+            out.line("discovery/static/node", node);
+        }
+    }
+}
+
+fn addons(out: &mut Page, addons: &AddonSettings) {
+    out.section("mqtt-addons");
+    out.line("expired-messages-topic/enabled", addons.expired);
+    out.line("dropped-messages-topic/enabled", addons.dropped);
+    out.line("dead-messages-topic/enabled", addons.dead);
+    let lifecycle = &addons.lifecycle;
+    out.line("client-lifecycle-topic/enabled", lifecycle.enabled);
+    out.line("client-lifecycle-topic/identifier", if lifecycle.identifier_username { "username" } else { "client-id" });
+    out.line("client-lifecycle-topic/triggers", triggers(addons));
+}
+
+/// Lists the events that are published.
+fn triggers(addons: &AddonSettings) -> String {
+    let l = &addons.lifecycle;
+    [
+        (l.connected, "client-connected"),
+        (l.client, "client-disconnected/client"),
+        (l.server, "client-disconnected/server"),
+        (l.session_taken_over, "client-disconnected/session-taken-over"),
+        (l.unspecified, "client-disconnected/unspecified"),
+    ]
+    .iter()
+    .filter(|(on, _)| *on)
+    .map(|(_, name)| *name)
+    .collect::<Vec<_>>()
+    .join(", ")
+}

@@ -1,0 +1,86 @@
+//! Health sources for the tests of this room.
+
+use super::health::{ClusterHealth, GroupHealth, HealthSource, ListenerHealth, NodeHealth, Waiting};
+
+#[derive(Debug, Clone)]
+pub(super) struct Fixture {
+    pub(super) cluster: ClusterHealth,
+    pub(super) listeners: Vec<ListenerHealth>,
+    pub(super) draining: bool,
+}
+
+impl HealthSource for Fixture {
+    fn cluster(&self) -> ClusterHealth {
+        self.cluster.clone()
+    }
+
+    fn listeners(&self) -> Vec<ListenerHealth> {
+        self.listeners.clone()
+    }
+
+    fn draining(&self) -> bool {
+        self.draining
+    }
+}
+
+impl Fixture {
+    /// Node 1 of two; node 2 is alive.
+    pub(super) fn ready() -> Self {
+        let node = |name: &str, alive| NodeHealth { name: name.to_owned(), address: format!("{name}:7800"), alive };
+        let group = |name: &str, leader: &str| GroupHealth {
+            name: name.to_owned(),
+            leader: Some(leader.to_owned()),
+            term: 4,
+            last_log_index: 121,
+            applied_index: 120,
+            voters: vec!["node-1".to_owned(), "node-2".to_owned()],
+        };
+        Self {
+            cluster: ClusterHealth {
+                node_name: "node-1".to_owned(),
+                cluster_id: Some("c-1".to_owned()),
+                ready: true,
+                waiting: None,
+                nodes: vec![node("node-1", true), node("node-2", true), node("node-3", false)],
+                groups: vec![group("meta", "node-1"), group("0", "node-2")],
+            },
+            listeners: vec![ListenerHealth {
+                name: "tcp-listener-1883".to_owned(),
+                bind_address: "0.0.0.0".to_owned(),
+                port: 1883,
+                running: true,
+            }],
+            draining: false,
+        }
+    }
+
+    /// Waits for its cluster.
+    pub(super) fn waiting() -> Self {
+        let mut fixture = Self::ready();
+        fixture.cluster.ready = false;
+        fixture.cluster.waiting = Some(Waiting { what: "a majority of 3 nodes".to_owned(), since_ms: 1_756_377_600_000 });
+        fixture.cluster.groups[1].leader = None;
+        fixture
+    }
+
+    pub(super) fn draining() -> Self {
+        Self { draining: true, ..Self::ready() }
+    }
+
+    /// Every text is `text`.
+    pub(super) fn named(text: &str) -> Self {
+        let text = || text.to_owned();
+        Self {
+            cluster: ClusterHealth {
+                node_name: text(),
+                cluster_id: Some(text()),
+                ready: false,
+                waiting: Some(Waiting { what: text(), since_ms: 0 }),
+                nodes: vec![NodeHealth { name: text(), address: text(), alive: true }],
+                groups: vec![GroupHealth { name: text(), leader: Some(text()), voters: vec![text()], ..GroupHealth::default() }],
+            },
+            listeners: vec![ListenerHealth { name: text(), bind_address: text(), port: 1, running: false }],
+            draining: false,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! SUBSCRIBE and UNSUBSCRIBE (MQTT 5 sections 3.8 to 3.11, spec/hivemq.md 2.6, 9.8).
+//!
+//! A filter that is no filter, or asks for what is switched off, ends the connection as HiveMQ does; so a SUBACK holds only what the
+//! outside said.
+
+use super::connected::{Connected, Question};
+use super::effect::{Effect, Subscription, Ticket};
+use super::error::Offence;
+use super::peer::failure_text;
+use crate::mqtt::packet::{PacketId, Suback, Subscribe, SubscriptionOptions, SubscriptionRequest, Unsuback, Unsubscribe};
+use crate::mqtt::{Packet, ProtocolVersion, ReasonCode, SubscriptionFilter, UserProperties};
+
+/// Reason Codes of an UNSUBACK to come; `None` where the outside decides.
+pub(super) type Answers = Vec<Option<ReasonCode>>;
+
+impl Connected {
+    pub(super) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Vec<Effect>) -> Result<(), Offence> {
+        if subscribe.subscription_identifier.is_some() && !self.settings.subscription_identifiers {
+            return Err(Offence::SubscriptionIdentifier);
+        }
+        let mut subscriptions = Vec::with_capacity(subscribe.filters.len());
+        for request in &subscribe.filters {
+            let (filter, options) = self.check_request(request)?;
+            subscriptions.push(Subscription { filter, options, identifier: subscribe.subscription_identifier });
+        }
+        let ticket = self.ask(Question::Subscribe(subscribe.packet_id, subscriptions.len()));
+        out.push(Effect::Subscribe { ticket, subscriptions });
+        Ok(())
+    }
+
+    /// The filter, and the options with the QoS that is granted [MQTT-3.8.4-7].
+    fn check_request(&self, request: &SubscriptionRequest) -> Result<(SubscriptionFilter, SubscriptionOptions), Offence> {
+        if request.filter.len() > usize::from(self.settings.max_topic_length) {
+            return Err(Offence::FilterTooLong);
+        }
+        let filter = SubscriptionFilter::parse(&request.filter).map_err(|_| Offence::FilterInvalid)?;
+        if filter.has_wildcard() && !self.settings.wildcard_subscriptions {
+            return Err(Offence::WildcardSubscription);
+        }
+        let qos = request.options.qos.min(self.settings.max_qos);
+        if filter.share.is_some() {
+            if !self.settings.shared_subscriptions {
+                return Err(Offence::SharedSubscription);
+            }
+            // [MQTT-3.8.3-4]
+            if request.options.no_local {
+                return Err(Offence::NoLocalShared);
+            }
+        }
+        Ok((filter, SubscriptionOptions { qos, ..request.options }))
+    }
+
+    /// The outside's answer to a SUBSCRIBE.
+    pub(super) fn subscribe_answered(
+        &mut self,
+        ticket: Ticket,
+        codes: &[ReasonCode],
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Offence> {
+        let Some(Question::Subscribe(packet_id, len)) = self.answered(ticket, |q| matches!(q, Question::Subscribe(..))) else {
+            return Ok(());
+        };
+        let unanswered = std::iter::repeat(ReasonCode::UnspecifiedError);
+        // [MQTT-3.8.4-6] [MQTT-3.9.3-1]
+        let reason_codes: Vec<_> = codes.iter().copied().chain(unanswered).take(len).collect();
+        let failure = reason_codes.iter().copied().find(|c| c.is_error());
+        if let (Some(code), ProtocolVersion::V3_1) = (failure, self.peer.protocol) {
+            // MQTT 3.1 has no failure in SUBACK (spec/hivemq.md 9.11).
+            return Err(Offence::Refused(code));
+        }
+        let reason_string = failure.and_then(failure_text);
+        let suback = Suback { packet_id, reason_codes, reason_string, user_properties: UserProperties::new() };
+        self.peer.send(Packet::Suback(Box::new(suback)), out);
+        Ok(())
+    }
+
+    /// What is no Topic Filter cannot have been subscribed to, so it is answered here.
+    pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe, out: &mut Vec<Effect>) {
+        let mut filters = Vec::with_capacity(unsubscribe.filters.len());
+        let mut answers = Answers::with_capacity(unsubscribe.filters.len());
+        for text in &unsubscribe.filters {
+            match SubscriptionFilter::parse(text) {
+                Ok(filter) => {
+                    filters.push(filter);
+                    answers.push(None);
+                }
+                Err(_) => answers.push(Some(ReasonCode::TopicFilterInvalid)),
+            }
+        }
+        if filters.is_empty() {
+            self.send_unsuback(unsubscribe.packet_id, answers, &[], out);
+            return;
+        }
+        let ticket = self.ask(Question::Unsubscribe(unsubscribe.packet_id, answers));
+        out.push(Effect::Unsubscribe { ticket, filters });
+    }
+
+    /// The outside's answer to an UNSUBSCRIBE.
+    pub(super) fn unsubscribe_answered(&mut self, ticket: Ticket, existed: &[bool], out: &mut Vec<Effect>) {
+        let question = self.answered(ticket, |q| matches!(q, Question::Unsubscribe(..)));
+        if let Some(Question::Unsubscribe(packet_id, answers)) = question {
+            self.send_unsuback(packet_id, answers, existed, out);
+        }
+    }
+
+    fn send_unsuback(&self, packet_id: PacketId, answers: Answers, existed: &[bool], out: &mut Vec<Effect>) {
+        let mut existed = existed.iter();
+        let mut decided = || match existed.next() {
+            Some(true) => ReasonCode::Success,
+            // HiveMQ always says Success; the specification has a code for it (MQTT 5 section 3.11.3).
+            Some(false) => ReasonCode::NoSubscriptionExisted,
+            None => ReasonCode::UnspecifiedError,
+        };
+        // [MQTT-3.11.3-1] [MQTT-3.11.3-2]
+        let reason_codes: Vec<_> = answers.into_iter().map(|answer| answer.unwrap_or_else(&mut decided)).collect();
+        let reason_string = reason_codes.iter().copied().find_map(failure_text);
+        let unsuback = Unsuback { packet_id, reason_codes, reason_string, user_properties: UserProperties::new() };
+        self.peer.send(Packet::Unsuback(Box::new(unsuback)), out);
+    }
+}

@@ -1,0 +1,183 @@
+//! Metrics that HiveMQ has no name for: `troupemq_*`, by Prometheus' own conventions.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+use prometheus::core::Collector;
+use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+
+/// Why a command to a shard had no outcome, as a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubmitFailure {
+    Unavailable,
+    Overloaded,
+    Unknown,
+}
+
+impl SubmitFailure {
+    const ALL: [Self; 3] = [Self::Unavailable, Self::Overloaded, Self::Unknown];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Overloaded => "overloaded",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What one Raft group looks like from this node when it is sampled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RaftGroupSample {
+    /// `meta` or the shard's number.
+    pub group: String,
+    /// Whether this node knows a leader.
+    pub has_leader: bool,
+    /// Whether this node is the leader.
+    pub is_leader: bool,
+    pub term: u64,
+    pub last_log_index: u64,
+    /// `None` where the node does not know it.
+    pub committed_index: Option<u64>,
+    pub applied_index: u64,
+    pub snapshot_index: u64,
+}
+
+/// The node's own metrics.
+#[derive(Debug)]
+pub struct OwnMetrics {
+    storage_flushes_total: IntCounter,
+    storage_flush_seconds_total: Counter,
+    /// 1 when the data directory cannot be written any more.
+    pub storage_poisoned: IntGauge,
+    /// 1 while readiness is UP.
+    pub ready: IntGauge,
+    /// Messages for another node that its link did not take.
+    pub peer_messages_lost_total: IntCounter,
+    /// Re-published messages given up because their topic would exceed 65,535 bytes.
+    pub addon_topics_too_long_total: IntCounter,
+    submit_failures_total: IntCounterVec,
+    raft_has_leader: IntGaugeVec,
+    raft_is_leader: IntGaugeVec,
+    raft_term: IntGaugeVec,
+    raft_last_log_index: IntGaugeVec,
+    raft_committed_index: IntGaugeVec,
+    raft_applied_index: IntGaugeVec,
+    raft_snapshot_index: IntGaugeVec,
+    /// Labels that have series.
+    raft_groups: Mutex<BTreeSet<String>>,
+}
+
+impl OwnMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let build = IntGaugeVec::new(Opts::new("troupemq_build_info", "Always 1; the version is the label."), &["version"])?;
+        added(registry, build)?.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let failures = Opts::new("troupemq_submit_failures_total", "Commands to a shard that had no outcome, by cause.");
+        let metrics = Self {
+            storage_flushes_total: counter(registry, "storage_flushes_total", "Flushes of the Raft log to disk.")?,
+            storage_flush_seconds_total: added(
+                registry,
+                Counter::new("troupemq_storage_flush_seconds_total", "Time spent in flushes of the Raft log.")?,
+            )?,
+            storage_poisoned: added(
+                registry,
+                IntGauge::new("troupemq_storage_poisoned", "Whether writing to the data directory failed for good.")?,
+            )?,
+            ready: added(registry, IntGauge::new("troupemq_ready", "Whether the node is ready for clients.")?)?,
+            peer_messages_lost_total: counter(
+                registry,
+                "peer_messages_lost_total",
+                "Messages a link to another node did not take.",
+            )?,
+            addon_topics_too_long_total: counter(
+                registry,
+                "addon_topics_too_long_total",
+                "Messages not re-published because the topic would be too long.",
+            )?,
+            submit_failures_total: added(registry, IntCounterVec::new(failures, &["cause"])?)?,
+            raft_has_leader: by_group(registry, "has_leader", "Whether the node knows a leader of the Raft group.")?,
+            raft_is_leader: by_group(registry, "is_leader", "Whether the node leads the Raft group.")?,
+            raft_term: by_group(registry, "term", "Current term of the Raft group.")?,
+            raft_last_log_index: by_group(registry, "last_log_index", "Index of the last entry in the node's log.")?,
+            raft_committed_index: by_group(registry, "committed_index", "Index of the last entry known as committed.")?,
+            raft_applied_index: by_group(registry, "applied_index", "Index of the last entry applied on the node.")?,
+            raft_snapshot_index: by_group(registry, "snapshot_index", "Index the node's last snapshot reaches to.")?,
+            raft_groups: Mutex::default(),
+        };
+        for failure in SubmitFailure::ALL {
+            metrics.submit_failures_total.with_label_values(&[failure.label()]);
+        }
+        Ok(metrics)
+    }
+
+    /// Brings the counters of flushes up to what the storage counted.
+    pub fn set_flushes(&self, flushes: u64, seconds: f64) {
+        self.storage_flushes_total.inc_by(flushes.saturating_sub(self.storage_flushes_total.get()));
+        self.storage_flush_seconds_total.inc_by((seconds - self.storage_flush_seconds_total.get()).max(0.0));
+    }
+
+    /// Counts a command that had no outcome.
+    pub fn submit_failed(&self, failure: SubmitFailure) {
+        self.submit_failures_total.with_label_values(&[failure.label()]).inc();
+    }
+
+    /// Replaces what is known of the Raft groups; groups that are gone leave no series behind.
+    pub fn set_raft_groups(&self, groups: &[RaftGroupSample]) {
+        // Series are removed one by one, not reset: a scrape by somebody else at this moment must not find them missing.
+        let mut known = self.raft_groups.lock();
+        for gone in known.iter().filter(|known| groups.iter().all(|sample| sample.group != **known)) {
+            for gauge in self.raft_gauges() {
+                // Fails only where the group never had this series.
+                let _absent = gauge.remove_label_values(&[gone.as_str()]);
+            }
+        }
+        *known = groups.iter().map(|sample| sample.group.clone()).collect();
+        for sample in groups {
+            self.set_raft_group(sample);
+        }
+    }
+
+    fn set_raft_group(&self, sample: &RaftGroupSample) {
+        let label = [sample.group.as_str()];
+        let set = |gauge: &IntGaugeVec, value: u64| {
+            gauge.with_label_values(&label).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        set(&self.raft_has_leader, sample.has_leader.into());
+        set(&self.raft_is_leader, sample.is_leader.into());
+        set(&self.raft_term, sample.term);
+        set(&self.raft_last_log_index, sample.last_log_index);
+        set(&self.raft_applied_index, sample.applied_index);
+        set(&self.raft_snapshot_index, sample.snapshot_index);
+        match sample.committed_index {
+            Some(committed) => set(&self.raft_committed_index, committed),
+            None => {
+                let _absent = self.raft_committed_index.remove_label_values(&label);
+            }
+        }
+    }
+
+    fn raft_gauges(&self) -> [&IntGaugeVec; 7] {
+        [
+            &self.raft_has_leader,
+            &self.raft_is_leader,
+            &self.raft_term,
+            &self.raft_last_log_index,
+            &self.raft_committed_index,
+            &self.raft_applied_index,
+            &self.raft_snapshot_index,
+        ]
+    }
+}
+
+fn added<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+    added(registry, IntCounter::new(format!("troupemq_{name}"), help)?)
+}
+
+fn by_group(registry: &Registry, name: &str, help: &str) -> Result<IntGaugeVec, prometheus::Error> {
+    added(registry, IntGaugeVec::new(Opts::new(format!("troupemq_raft_{name}"), help), &["group"])?)
+}
