@@ -358,3 +358,13 @@ async fn measure_commands_per_second() {
     }
     println!("one after the other: {:?} each", begun.elapsed() / 200);
 }
+
+/// Three idle nodes for 10 s; the processor time is measured from outside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn measure_idle() {
+    let plan = Plan::new(3, Mode::InMemory);
+    let nodes = plan.start_all().await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(nodes.iter().all(|node| node.cluster.is_ready()));
+}
