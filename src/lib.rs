@@ -36,3 +36,6 @@ pub mod edge;
 pub mod broker;
 
 pub mod cli;
+
+#[cfg(test)]
+mod tidy;

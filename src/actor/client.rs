@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use bytes::{Buf, BytesMut};
@@ -85,6 +86,8 @@ pub struct Client {
     /// Counted as a connection: its CONNECT was accepted.
     counted: bool,
     timer_ms: u64,
+    /// Wakes the actor's task.
+    waker: Option<Waker>,
 }
 
 impl Client {
@@ -117,6 +120,7 @@ impl Client {
             ended: (Initiator::Unspecified, None),
             counted: false,
             timer_ms: 0,
+            waker: None,
         };
         let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;
         let address = client.start();
@@ -316,6 +320,12 @@ impl Client {
         {
             self.timer_ms = due;
             self.local.set_timer(self.connection.connection, due);
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
         }
     }
 

@@ -41,7 +41,7 @@ pub enum GroupItem {
     /// The queue, the members or the leadership changed.
     Look,
     /// Members are done with entries (`true`) or give them back.
-    Done(Vec<(u64, bool)>),
+    Done(Vec<u64>),
     Stop,
 }
 
@@ -262,7 +262,7 @@ impl SharedSubscription {
     fn hand_over(&self, member: (u64, u64, u64), client: ByteString, delivery: Delivery) -> bool {
         if self.node.is_local(member) {
             let Some(hub) = self.node.hub_of(member.2) else { return false };
-            hub.post(HubItem::Dispatch { connection: member.2, client, delivery: Box::new(delivery) });
+            hub.post(HubItem::Dispatch { connection: member.2, delivery: Box::new(delivery) });
             return true;
         }
         let Source::Share { group, seq } = delivery.source else { return false };

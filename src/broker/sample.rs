@@ -67,9 +67,11 @@ impl Sums {
         self.queued += state.queued_count();
         self.retained += state.retained_count();
         self.subscriptions += state.subscription_count();
-        self.sessions += state.session_count();
-        self.persistent += state.persistent_session_count();
-        self.wills += state.will_count();
+        for session in state.sessions() {
+            self.sessions += 1;
+            self.persistent += usize::from(session.is_persistent());
+            self.wills += usize::from(session.will.is_some());
+        }
     }
 }
 
@@ -86,7 +88,8 @@ impl Sampled for Sampler {
         metrics.hivemq.qos0_memory_max_bytes.set(gauge(self.node.settings.qos0_total_bytes_max));
         self.raft(metrics);
         let stats = self.storage.stats();
-        metrics.own.sample_storage(stats.flushes, stats.flush_seconds_total, stats.poisoned);
+        metrics.own.set_flushes(stats.flushes, stats.flush_seconds_total);
+        metrics.own.storage_poisoned.set(i64::from(stats.poisoned));
     }
 }
 

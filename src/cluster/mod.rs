@@ -6,7 +6,7 @@ pub mod hooks;
 pub mod peer_message;
 pub mod settings;
 
-pub use handle::{Cluster, ClusterStatus, GroupStatus, SubmitError};
+pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, SubmitError};
 pub use hooks::Hooks;
 pub use peer_message::PeerMessage;
 pub use settings::ClusterSettings;

@@ -243,8 +243,8 @@ fn load(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> State {
 fn check(state: &State) {
     let queues = state.sessions.values().map(|s| (&s.queue, &s.queue_head));
     let queues: Vec<_> = queues.chain(state.groups.values().map(|g| (&g.queue, &g.queue_head))).collect();
-    assert_eq!(state.queued_count(), queues.iter().map(|(queue, _)| queue.entries.len()).sum());
-    assert_eq!(state.subscription_count(), state.sessions().map(|s| s.subscriptions.len()).sum());
+    assert_eq!(state.queued_count(), queues.iter().map(|(queue, _)| queue.entries.len()).sum::<usize>());
+    assert_eq!(state.subscription_count(), state.sessions().map(|s| s.subscriptions.len()).sum::<usize>());
     assert_eq!(state.retained_count(), state.retained_topics.len());
     for (queue, head) in queues {
         let entries = &queue.entries;

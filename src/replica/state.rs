@@ -119,9 +119,7 @@ impl State {
 
     /// Retained messages of this shard whose topic matches `filter`, none expired at `now_ms`.
     pub fn retained_matching(&self, filter: &str, now_ms: u64) -> Vec<Arc<Message>> {
-        let mut matching = self.retained.matching(filter);
-        matching.retain(|message| !message.is_expired(now_ms));
-        matching
+        self.retained.matching(filter).filter(|message| !message.is_expired(now_ms)).cloned().collect()
     }
 
     pub fn retained_count(&self) -> usize {

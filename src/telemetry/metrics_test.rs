@@ -202,12 +202,14 @@ fn raft_groups_are_labelled_and_leave_with_their_group() {
 #[test]
 fn own_metrics_keep_to_prometheus_conventions() {
     let metrics = Metrics::new().unwrap();
-    metrics.own.storage_flush_seconds.observe(0.0003);
+    metrics.own.set_flushes(2, 0.5);
+    metrics.own.set_flushes(3, 0.75);
     metrics.own.submit_failed(SubmitFailure::Overloaded);
     let text = metrics.encode();
     assert_eq!(value(&text, r#"troupemq_submit_failures_total{cause="overloaded"}"#), Some(1.0));
     assert_eq!(value(&text, r#"troupemq_submit_failures_total{cause="unavailable"}"#), Some(0.0));
-    assert_eq!(value(&text, "troupemq_storage_flush_seconds_count"), Some(1.0));
+    assert_eq!(value(&text, "troupemq_storage_flushes_total"), Some(3.0));
+    assert_eq!(value(&text, "troupemq_storage_flush_seconds_total"), Some(0.75));
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE troupemq_")?.split_once(' '));
     for (name, kind) in types {
         assert_eq!(name.ends_with("_total"), kind == "counter", "{name} {kind}");

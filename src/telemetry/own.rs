@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// Why a command to a shard had no outcome, as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +46,10 @@ pub struct RaftGroupSample {
 /// The node's own metrics.
 #[derive(Debug)]
 pub struct OwnMetrics {
-    /// Wall time of one flush of the Raft log to disk.
-    pub storage_flush_seconds: Histogram,
-    pub storage_flush_failures_total: IntCounter,
+    storage_flushes_total: IntCounter,
+    storage_flush_seconds_total: Counter,
+    /// 1 when the data directory cannot be written any more.
+    pub storage_poisoned: IntGauge,
     /// 1 while readiness is UP.
     pub ready: IntGauge,
     /// Messages for another node that its link did not take.
@@ -67,24 +68,20 @@ pub struct OwnMetrics {
     raft_groups: Mutex<BTreeSet<String>>,
 }
 
-/// From 0.1 ms, a quiet disk's flush, to 6.5 s, when something is broken.
-const FLUSH_BUCKETS_START_S: f64 = 0.0001;
-const FLUSH_BUCKETS_FACTOR: f64 = 2.0;
-const FLUSH_BUCKETS: usize = 17;
-
 impl OwnMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let buckets = prometheus::exponential_buckets(FLUSH_BUCKETS_START_S, FLUSH_BUCKETS_FACTOR, FLUSH_BUCKETS)?;
-        let flush = HistogramOpts::new("troupemq_storage_flush_seconds", "Duration of flushes of the Raft log.").buckets(buckets);
         let build = IntGaugeVec::new(Opts::new("troupemq_build_info", "Always 1; the version is the label."), &["version"])?;
         added(registry, build)?.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let failures = Opts::new("troupemq_submit_failures_total", "Commands to a shard that had no outcome, by cause.");
         let metrics = Self {
-            storage_flush_seconds: added(registry, Histogram::with_opts(flush)?)?,
-            storage_flush_failures_total: counter(
+            storage_flushes_total: counter(registry, "storage_flushes_total", "Flushes of the Raft log to disk.")?,
+            storage_flush_seconds_total: added(
                 registry,
-                "storage_flush_failures_total",
-                "Flushes of the Raft log that failed.",
+                Counter::new("troupemq_storage_flush_seconds_total", "Time spent in flushes of the Raft log.")?,
+            )?,
+            storage_poisoned: added(
+                registry,
+                IntGauge::new("troupemq_storage_poisoned", "Whether writing to the data directory failed for good.")?,
             )?,
             ready: added(registry, IntGauge::new("troupemq_ready", "Whether the node is ready for clients.")?)?,
             peer_messages_lost_total: counter(
@@ -111,6 +108,12 @@ impl OwnMetrics {
             metrics.submit_failures_total.with_label_values(&[failure.label()]);
         }
         Ok(metrics)
+    }
+
+    /// Brings the counters of flushes up to what the storage counted.
+    pub fn set_flushes(&self, flushes: u64, seconds: f64) {
+        self.storage_flushes_total.inc_by(flushes.saturating_sub(self.storage_flushes_total.get()));
+        self.storage_flush_seconds_total.inc_by((seconds - self.storage_flush_seconds_total.get()).max(0.0));
     }
 
     /// Counts a command that had no outcome.

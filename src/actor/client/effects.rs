@@ -50,6 +50,13 @@ impl Client {
         }
     }
 
+    /// Runs effects from a future of the actor. actix polls futures in a row and the pump may have had its turn already: it is woken for what
+    /// is to be written.
+    fn resume(&mut self, ctx: &mut Context<Self>) {
+        self.run_effects(ctx);
+        self.wake();
+    }
+
     fn run(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
             Effect::Send(packet) => self.write(&packet),
@@ -140,7 +147,7 @@ impl Client {
         }
         let outcome: Result<Registered, ReasonCode> = outcome.map(Claim::take);
         self.machine.handle_registered(outcome, clock::now(), &mut self.effects);
-        self.run_effects(ctx);
+        self.resume(ctx);
         if connected {
             self.counted = true;
             self.local.node().metrics.connection_opened();
@@ -176,7 +183,7 @@ impl Client {
                         // Not acknowledged: the client sends it again on its next connection.
                         Err(_) => client.unavailable(),
                     }
-                    client.run_effects(ctx);
+                    client.resume(ctx);
                 }));
             }
         }
@@ -192,7 +199,7 @@ impl Client {
                 Ok(_) => client.machine.handle_released(ticket, clock::now(), &mut client.effects),
                 Err(_) => client.unavailable(),
             }
-            client.run_effects(ctx);
+            client.resume(ctx);
         }));
     }
 
@@ -211,13 +218,13 @@ impl Client {
                 Ok(Outcome::Subscribed(existed)) => {
                     let codes: Vec<ReasonCode> = subscriptions.iter().map(|s| granted(s.options.qos)).collect();
                     client.machine.handle_subscribed(ticket, &codes, clock::now(), &mut client.effects);
-                    client.run_effects(ctx);
+                    client.resume(ctx);
                     retained::send(&client.local, client.connection, &identity, &subscriptions, &existed);
                 }
                 Ok(_) => {} // the connection is not the session's any more: Close is on its way
                 Err(_) => client.unavailable(),
             }
-            client.run_effects(ctx);
+            client.resume(ctx);
         }));
     }
 
@@ -234,7 +241,7 @@ impl Client {
                 Ok(_) => {}
                 Err(_) => client.unavailable(),
             }
-            client.run_effects(ctx);
+            client.resume(ctx);
         }));
     }
 
@@ -320,7 +327,7 @@ impl Client {
                 }
                 Err(_) => client.unavailable(),
             }
-            client.run_effects(ctx);
+            client.resume(ctx);
         }));
     }
 

@@ -125,6 +125,9 @@ impl ActorFuture<Client> for Pump {
         ctx: &mut Context<Client>,
         cx: &mut TaskContext<'_>,
     ) -> Poll<Self::Output> {
+        if client.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            client.waker = Some(cx.waker().clone());
+        }
         // What was kept while the machine wanted no input.
         if !client.partial.is_empty() && client.machine.wants_input() {
             client.on_partial(ctx);
@@ -134,7 +137,7 @@ impl ActorFuture<Client> for Pump {
             if client.local.node().is_pressed() {
                 if !self.paused {
                     self.paused = true;
-                    ctx.run_later(PAUSE, |_, _| {});
+                    ctx.run_later(PAUSE, |client, _| client.wake());
                 }
             } else {
                 self.paused = false;

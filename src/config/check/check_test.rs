@@ -595,7 +595,6 @@ fn http_listeners_come_from_all_their_sections_once_enabled() {
 #[test]
 fn what_has_no_effect_says_so() {
     let cases = [
-        ("mqtt/keep-alive/max-keep-alive", "60", "mqtt/keep-alive", Level::Warning),
         ("security/utf8-validation/enabled", "true", "security/utf8-validation", Level::Warning),
         ("security/rest-api-audit-log/enabled", "true", "security/rest-api-audit-log", Level::Warning),
         ("security/control-center-audit-log/enabled", "true", "security/control-center-audit-log", Level::Warning),

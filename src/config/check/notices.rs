@@ -57,7 +57,6 @@ pub(super) const NOTICES: &[Notice] = &[
     no_effect("listeners/websocket-listener/connect-overload-protection"),
     no_effect("listeners/websocket-listener/allow-extensions").unless_value("false"),
     // MQTT, security, restrictions.
-    no_effect("mqtt/keep-alive"),
     no_effect("security/utf8-validation"),
     no_effect("security/control-center-audit-log"),
     no_effect("security/rest-api-audit-log"),
