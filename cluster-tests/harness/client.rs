@@ -91,11 +91,7 @@ impl Client {
 
     /// Connects with the client's side of a session: what is unacknowledged is sent again where the broker has the session still,
     /// forgotten where it does not. A failure gives the session back.
-    pub async fn try_resume(
-        address: SocketAddr,
-        options: &Options,
-        session: Session,
-    ) -> Result<Self, (ConnectError, Session)> {
+    pub async fn try_resume(address: SocketAddr, options: &Options, session: Session) -> Result<Self, (ConnectError, Session)> {
         let socket = |gone: Gone| ConnectError::Socket(format!("{gone:?}"));
         let mut client = match Self::raw(address, options.version()).await {
             Ok(client) => client,
@@ -248,8 +244,7 @@ impl Client {
             SubscriptionOptions { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::Send };
         let packet_id = self.session.next_id();
         let request = SubscriptionRequest { filter: filter.into(), options };
-        let packet =
-            Subscribe { packet_id, subscription_identifier: None, user_properties: Vec::new(), filters: vec![request] };
+        let packet = Subscribe { packet_id, subscription_identifier: None, user_properties: Vec::new(), filters: vec![request] };
         self.send(&Packet::Subscribe(Box::new(packet))).await?;
         match self.answer(packet_id).await? {
             Packet::Suback(suback) => Ok(suback.reason_codes[0]),

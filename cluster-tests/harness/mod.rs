@@ -27,6 +27,10 @@ pub fn repository() -> PathBuf {
 /// The program under test: `TROUPEMQ_BIN`, or the dev build.
 pub fn program() -> PathBuf {
     let path = std::env::var_os("TROUPEMQ_BIN").map_or_else(|| repository().join("target/debug/troupemq"), PathBuf::from);
-    assert!(path.exists(), "no program at {}: build it with `cargo build -p troupemq`, or name it in TROUPEMQ_BIN", path.display());
+    assert!(
+        path.exists(),
+        "no program at {}: build it with `cargo build -p troupemq`, or name it in TROUPEMQ_BIN",
+        path.display()
+    );
     path
 }

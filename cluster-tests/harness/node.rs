@@ -40,8 +40,9 @@ pub struct Node {
     pub name: String,
     pub config: Config,
     home: PathBuf,
-    /// Removed with the node, where it owns it.
-    _owned: Option<TempDir>,
+    /// The directory, removed with the node, where it owns it.
+    #[expect(dead_code, reason = "kept for its drop")]
+    owned: Option<TempDir>,
     process: Option<Child>,
     addresses: Option<Addresses>,
     starts: usize,
@@ -52,13 +53,15 @@ impl Node {
     pub fn new(config: Config) -> Self {
         let directory = tempfile::Builder::new().prefix("troupemq-").tempdir().expect("a temporary directory");
         let home = directory.path().to_owned();
-        Self { _owned: Some(directory), ..Self::within(&home, "node", config) }
+        let mut node = Self::within(&home, "node", config);
+        node.owned = Some(directory);
+        node
     }
 
     /// A node in a directory that somebody else keeps.
     pub fn within(home: &Path, name: &str, config: Config) -> Self {
         fs::create_dir_all(home).expect("a directory for the node");
-        Self { name: name.to_owned(), config, home: home.to_owned(), _owned: None, process: None, addresses: None, starts: 0 }
+        Self { name: name.to_owned(), config, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
     }
 
     /// A single node, started and ready.
@@ -233,11 +236,7 @@ fn announced(stdout: &str) -> Option<Addresses> {
         let line = list.lines().find_map(|line| line.trim_start().strip_prefix(kind))?;
         line.trim().trim_start_matches("http://").trim_end_matches('/').parse().ok()
     };
-    Some(Addresses {
-        mqtt: after("TCP Listener")?,
-        websocket: after("Websocket Listener")?,
-        http: after("Status and metrics")?,
-    })
+    Some(Addresses { mqtt: after("TCP Listener")?, websocket: after("Websocket Listener")?, http: after("Status and metrics")? })
 }
 
 impl Drop for Node {

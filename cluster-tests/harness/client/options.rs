@@ -77,6 +77,11 @@ impl Options {
         self
     }
 
+    pub fn maximum_packet_size(mut self, bytes: u32) -> Self {
+        self.connect.properties.maximum_packet_size = Some(bytes);
+        self
+    }
+
     /// A Will with QoS 1.
     pub fn will(mut self, topic: &str, payload: &str, delay_s: u32) -> Self {
         let properties = WillProperties { will_delay_interval: Some(delay_s), ..WillProperties::default() };
