@@ -218,13 +218,16 @@ impl Client {
 
     /// The peer closed or the socket failed.
     fn on_closed(&mut self, ctx: &mut Context<Self>) {
+        if self.gone {
+            return;
+        }
+        self.gone = true;
+        self.out = BytesMut::new();
+        // Its turn comes after what the client sent before; `Close` follows then.
         if !self.closing {
             self.machine.handle_closed(clock::now(), &mut self.effects);
             self.run_effects(ctx);
         }
-        self.out.clear();
-        self.closing = true;
-        self.gone = true;
     }
 
     fn handle_item(&mut self, item: ClientItem) {
@@ -288,6 +291,9 @@ impl Client {
     fn write(&mut self, packet: &Packet) {
         let version = self.machine.protocol().unwrap_or(ProtocolVersion::V5);
         self.local.node().metrics.sent(packet);
+        if self.gone {
+            return;
+        }
         codec::encode(packet, version, &mut self.out);
         if self.writable && self.out.len() > HIGH_WATER_BYTES {
             self.set_writable(false);

@@ -132,6 +132,19 @@ impl OutboxTaker {
 
     fn take_event(&self, event: &OutboxEvent, source: ShardId, now_ms: u64, command: &mut TakeCommand) {
         let (message, dead_known) = match event {
+            OutboxEvent::Assigned { client, message, retain, subscription_ids } => {
+                if self.node.shard_of(client) == self.shard {
+                    let target = Target::Session {
+                        client: client.clone(),
+                        qos: QoS::ExactlyOnce,
+                        retain: *retain,
+                        subscription_ids: subscription_ids.clone(),
+                        retained_origin: false,
+                    };
+                    command.enqueue.push((Arc::clone(message), vec![target]));
+                }
+                return;
+            }
             OutboxEvent::Publish { message, dead_known } => (Some(Arc::clone(message)), *dead_known),
             OutboxEvent::Lifecycle(l) => (self.render(&Signal::Lifecycle(Box::new(l.clone())), now_ms, false), false),
             OutboxEvent::Dropped(d) => (self.render(&Signal::Dropped(d.clone()), now_ms, false), false),

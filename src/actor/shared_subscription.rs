@@ -2,7 +2,8 @@
 //! group's shard and follows the leadership.
 //!
 //! Members are read from the routing table, entries from this node's replica, so a new leader's actor needs no hand-over: it offers every
-//! entry again that was not acknowledged (QoS 1; shared subscriptions are granted no more).
+//! entry again that was not acknowledged (QoS 1). A QoS 2 message begun with a member is completed with that member: such an entry moves
+//! into the member's own replicated queue, exactly once, by the outbox.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use bytestring::ByteString;
 use parking_lot::Mutex;
 
 use crate::cluster::PeerMessage;
-use crate::mqtt::{Delivery, GroupId, Source};
+use crate::mqtt::{Delivery, GroupId, QoS, Source};
 use crate::queue::Dispatcher;
-use crate::replica::command::QueueStep;
+use crate::replica::command::{Assignment, QueueStep};
 use crate::replica::session::QueueEntry;
 use crate::replica::{Command, ConnectionRef, ShardId};
 use crate::routing::Member;
@@ -226,6 +227,7 @@ impl SharedSubscription {
 
     fn dispatch(&mut self, ctx: &mut Context<Self>) {
         let mut refused = false;
+        let mut assignments = Vec::new();
         for handed in self.dispatcher.dispatch() {
             let Some(entry) = self.entries.get(&handed.seq) else {
                 self.dispatcher.done(handed.seq);
@@ -240,6 +242,23 @@ impl SharedSubscription {
                 continue;
             }
             let Some(member) = self.members.get(&handed.member) else { continue };
+            if message.qos.min(member.options.qos) == QoS::ExactlyOnce {
+                let client = member.route.client.clone();
+                if self.is_busy(&client, member.route.shard) {
+                    self.dispatcher.give_back(handed.seq);
+                    refused = true;
+                    continue;
+                }
+                assignments.push(Assignment {
+                    seq: handed.seq,
+                    client,
+                    retain: message.retain && member.options.retain_as_published,
+                    subscription_ids: member.identifier.into_iter().collect(),
+                });
+                self.dispatcher.done(handed.seq);
+                self.entries.remove(&handed.seq);
+                continue;
+            }
             let (qos, retain) = (message.qos.min(member.options.qos), message.retain && member.options.retain_as_published);
             let delivery = Delivery {
                 qos,
@@ -254,9 +273,35 @@ impl SharedSubscription {
                 refused = true;
             }
         }
+        if !assignments.is_empty()
+            && let Some(cluster) = self.node.cluster()
+        {
+            let command = Command::AssignShared { group: self.group.clone(), assignments };
+            if cluster.submit_nowait(self.shard, command).is_err() {
+                // Still in the queue: read again from the start.
+                self.restart();
+                refused = true;
+            }
+        }
         if refused {
             ctx.run_later(RETRY, |actor, ctx| actor.look(ctx));
         }
+    }
+
+    /// Whether a member's own queue is so long that another should get the message.
+    fn is_busy(&self, client: &ByteString, shard: u16) -> bool {
+        let queued = self
+            .node
+            .cluster()
+            .and_then(|cluster| cluster.read(ShardId(shard), |state| state.session(client).map(|s| s.queue.entries.len())))
+            .flatten();
+        queued.is_some_and(|len| len >= MEMBER_WINDOW as usize)
+    }
+
+    /// Forgets what was offered; the next look reads the queue from its start. Members may get again what they hold (QoS 1).
+    fn restart(&mut self) {
+        self.dispatcher = Dispatcher::new();
+        self.entries.clear();
     }
 
     fn hand_over(&self, member: (u64, u64, u64), client: ByteString, delivery: Delivery) -> bool {

@@ -99,6 +99,7 @@ impl Supervisor {
     fn render_outbox(&self, event: &OutboxEvent, now_ms: u64, count: bool) -> Option<Arc<Message>> {
         let signal = match event {
             OutboxEvent::Publish { message, .. } => return Some(Arc::clone(message)),
+            OutboxEvent::Assigned { .. } => return None, // stands in the member's replicated queue
             OutboxEvent::Lifecycle(lifecycle) => Signal::Lifecycle(Box::new(lifecycle.clone())),
             OutboxEvent::Dropped(dropped) => Signal::Dropped(dropped.clone()),
             OutboxEvent::Expired(expired) => Signal::Expired(expired.clone()),

@@ -1,12 +1,17 @@
-//! The cluster as the rest of the process sees it: skeleton of its interface.
+//! The cluster as the rest of the process sees it.
 
-use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::replica::event::Outcome;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
+use super::group::Group;
+use super::node::Node;
+use super::shard::Shard;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
 /// Why a command has no outcome.
@@ -52,56 +57,142 @@ pub struct ClusterStatus {
     pub waiting_for: Option<(String, u64)>,
 }
 
-/// The running cluster part of this node; clone freely.
+/// The running cluster part of this node; clone freely. When the last clone goes, everything stops, as in a crash.
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    settings: ClusterSettings,
-    incarnation: u64,
-    shards: Vec<parking_lot::RwLock<(State, u64, u64)>>,
-    hooks: Arc<dyn Hooks>,
+    node: Arc<Node>,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.node.stop();
+    }
+}
+
+/// How long shutdown waits for others to take leadership over.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
 impl Cluster {
+    /// Starts peer transport, founding or joining, and all groups. Returns at once; `status().ready` tells when clients may come.
     pub async fn start(settings: ClusterSettings, storage: Arc<Storage>, hooks: Arc<dyn Hooks>) -> Result<Self, ClusterError> {
-        let shards = (0..settings.shards).map(|k| parking_lot::RwLock::new((State::new(ShardId(k)), 0, 0))).collect();
-        for k in 0..settings.shards { hooks.leadership(ShardId(k), true); }
-        Ok(Self { inner: Arc::new(Inner { settings, incarnation: storage.identity().incarnation, shards, hooks }) })
+        let node = Node::start(settings, storage, hooks).await?;
+        Ok(Self { inner: Arc::new(Inner { node }) })
     }
-    pub fn node(&self) -> NodeId { 1 }
-    pub fn incarnation(&self) -> Incarnation { self.inner.incarnation }
-    pub fn shards(&self) -> u16 { self.inner.settings.shards }
-    pub fn is_ready(&self) -> bool { true }
-    fn apply(&self, shard: ShardId, command: Command) -> Result<Outcome, SubmitError> {
-        let mut guard = self.inner.shards[usize::from(shard.0)].write();
-        guard.1 += 1;
-        guard.2 += 1;
-        let (index, seq) = (guard.1, guard.2);
-        let proposal = crate::replica::Proposal { at_ms: std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64), batches: vec![crate::replica::Batch { node: 1, incarnation: self.inner.incarnation, first_seq: seq, commands: Arc::new(vec![command]) }] };
-        let applied = guard.0.apply(index, &proposal);
-        let _ = guard.0.take_changes();
-        let due = guard.0.next_expiry_ms();
-        drop(guard);
-        self.inner.hooks.applied(shard, &applied.events, true);
-        let _ = due;
-        applied.answers.into_iter().next().map(|a| a.outcome).ok_or(SubmitError::Unknown)
+
+    pub fn node(&self) -> NodeId {
+        self.inner.node.id
     }
-    pub fn submit(&self, shard: ShardId, command: Command) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
-        let outcome = self.apply(shard, command);
-        async move { outcome }
+
+    /// The incarnation connections are to be registered with now.
+    pub fn incarnation(&self) -> Incarnation {
+        self.inner.node.incarnation()
     }
-    pub fn submit_nowait(&self, shard: ShardId, command: Command) -> Result<(), SubmitError> { self.apply(shard, command).map(|_| ()) }
-    pub fn read<R>(&self, shard: ShardId, f: impl FnOnce(&State) -> R) -> Option<R> { Some(f(&self.inner.shards.get(usize::from(shard.0))?.read().0)) }
-    pub fn leads(&self, _shard: ShardId) -> bool { true }
-    pub fn leader(&self, _shard: ShardId) -> Option<NodeId> { Some(1) }
+
+    pub fn shards(&self) -> u16 {
+        self.inner.node.settings.shards
+    }
+
+    /// Submits a command; resolves when this node's own replica has applied it. Survives a change of leader; exactly once.
+    /// Without a leader for 5 s it is refused at once; one that waits is answered after 10 s, with `Unavailable` if it was never sent,
+    /// with `Unknown` if it may yet apply. After `Unknown` for a `Connect`, submit the `Disconnect` of that connection: commands of a
+    /// node apply in the order it submitted them.
+    pub fn submit(
+        &self,
+        shard: ShardId,
+        command: Command,
+    ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
+        let submitted = match self.shard(shard) {
+            Some((shard, group)) => shard.submitter.submit(command, &group.view()),
+            None => Err(SubmitError::Unavailable),
+        };
+        async move { submitted?.await.unwrap_or(Err(SubmitError::Unknown)) }
+    }
+
+    /// Submits without waiting: acknowledgements of deliveries.
+    pub fn submit_nowait(&self, shard: ShardId, command: Command) -> Result<(), SubmitError> {
+        let (shard, _) = self.shard(shard).ok_or(SubmitError::Unavailable)?;
+        shard.submitter.submit_nowait(command)
+    }
+
+    /// Reads this node's replica of a shard; keep it short.
+    pub fn read<R>(&self, shard: ShardId, f: impl FnOnce(&State) -> R) -> Option<R> {
+        let (shard, _) = self.shard(shard)?;
+        Some(f(&shard.state.read()))
+    }
+
+    /// Whether this node leads the shard now.
+    pub fn leads(&self, shard: ShardId) -> bool {
+        self.shard(shard).is_some_and(|(shard, _)| shard.leads())
+    }
+
+    /// The shard's leader, if it is in reach.
+    pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
+        self.shard(shard).and_then(|(_, group)| group.view().reachable_leader())
+    }
+
+    /// Sends to a peer, in order; false where the link is down or its buffer full.
     #[must_use]
-    pub fn send(&self, _node: NodeId, _message: PeerMessage) -> bool { false }
-    pub fn peers(&self) -> Vec<NodeId> { Vec::new() }
-    pub fn status(&self) -> ClusterStatus { ClusterStatus { ready: true, node: 1, node_name: self.inner.settings.node_name.clone(), ..ClusterStatus::default() } }
-    pub async fn shutdown(&self) {}
+    pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
+        self.inner.node.transport.as_ref().is_some_and(|transport| transport.send(node, message))
+    }
+
+    /// The other nodes that are alive.
+    pub fn peers(&self) -> Vec<NodeId> {
+        let node = &self.inner.node;
+        let members = node.meta.members().into_iter();
+        members.filter(|(id, member)| *id != node.id && member.alive).map(|(id, _)| id).collect()
+    }
+
+    /// `status().ready` without the rest: cheap enough for each CONNECT.
+    pub fn is_ready(&self) -> bool {
+        self.inner.node.is_ready()
+    }
+
+    /// Why a group of this node has stopped for good: its storage failed, and the process should end.
+    pub fn failure(&self) -> Option<String> {
+        self.inner.node.groups.iter().find_map(|group| group.failure())
+    }
+
+    pub fn status(&self) -> ClusterStatus {
+        let node = &self.inner.node;
+        let waiting_for = node.waiting();
+        let members = node.meta.members().into_iter();
+        ClusterStatus {
+            node: node.id,
+            node_name: node.settings.node_name.clone(),
+            incarnation: node.incarnation(),
+            cluster_id: node.cluster_id(),
+            members: members.map(|(id, member)| (id, member.name, member.address, member.alive)).collect(),
+            groups: node.groups.iter().map(|group| group.status()).collect(),
+            ready: waiting_for.is_none(),
+            waiting_for,
+        }
+    }
+
+    /// Commands of this node for the shard that have no outcome yet.
+    pub fn pending(&self, shard: ShardId) -> usize {
+        self.shard(shard).map_or(0, |(shard, _)| shard.submitter.pending_count())
+    }
+
+    /// Hands leadership over, flushes, closes. Does not leave the cluster.
+    pub async fn shutdown(&self) {
+        let node = &self.inner.node;
+        let _ = timeout(HAND_OVER, node.hand_over()).await;
+        node.close().await;
+    }
+
+    #[cfg(test)]
+    pub(super) fn groups(&self) -> &[Arc<Group>] {
+        &self.inner.node.groups
+    }
+
+    fn shard(&self, shard: ShardId) -> Option<(&Arc<Shard>, &Arc<Group>)> {
+        Some((self.inner.node.shard(shard)?, self.inner.node.group_of(shard)?))
+    }
 }
 
 /// Why the cluster part cannot start.

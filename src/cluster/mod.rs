@@ -1,12 +1,34 @@
 //! The openraft adapter over `replica`, node-to-node transport, membership and founding, submission of commands, forwarding of
 //! publishes.
 
+mod balancer;
+mod clock;
+mod control;
+mod failure_detector;
+mod founding;
+mod group;
 pub mod handle;
 pub mod hooks;
+mod liveness;
+mod membership;
+mod meta;
+mod node;
+mod node_id;
 pub mod peer_message;
+mod placement;
+mod raft;
+mod rate_limit;
 pub mod settings;
+mod shard;
+mod submit;
+mod ticker;
+mod transport;
 
 pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, SubmitError};
 pub use hooks::Hooks;
+pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use settings::ClusterSettings;
+
+#[cfg(test)]
+mod cluster_test;

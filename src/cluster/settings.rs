@@ -23,3 +23,20 @@ pub struct ClusterSettings {
     pub election_min_ms: u64,
     pub election_max_ms: u64,
 }
+
+/// Silence of a peer shorter than this is never taken for its death.
+const SILENCE_MS_MIN: u64 = 3_000;
+/// A node without a majority in reach for so long closes its connections.
+const MAJORITY_LOST_MS: u64 = 10_000;
+
+impl ClusterSettings {
+    /// A peer nothing is heard of for so long is dead.
+    pub fn silence_ms(&self) -> u64 {
+        (self.election_max_ms * 2).max(SILENCE_MS_MIN)
+    }
+
+    /// A node that hears no leader of `meta` for so long gives its incarnation up: its connections close.
+    pub fn majority_lost_ms(&self) -> u64 {
+        MAJORITY_LOST_MS.max(self.silence_ms() * 2)
+    }
+}

@@ -133,13 +133,14 @@ impl State {
                 return self.unsubscribe(scope, client, *connection, filters);
             }
             Command::Enqueue { message, targets } => self.enqueue(scope, message, targets),
-            // `dead` tells takers nothing that they need: with either value the publisher's node has decided and signalled.
+            // Takers need not know `dead`: with either value the publisher's node has decided, and signalled if it was so.
             Command::Receive { client, connection, packet_id, message, dead: _ } => {
                 return self.receive(scope, client, *connection, *packet_id, message);
             }
             Command::Release { client, connection, packet_id } => self.release(client, *connection, *packet_id),
             Command::Acknowledge { client, connection, steps } => self.acknowledge(scope, client, *connection, steps),
             Command::AcknowledgeShared { group, steps } => self.acknowledge_shared(scope, group, steps),
+            Command::AssignShared { group, assignments } => self.assign_shared(scope, group, assignments),
             Command::RemoveGroup { group } => self.remove_group(scope, group),
             Command::Retain { message } => self.retain(scope.now_ms, message),
             Command::Take(take) => self.take(scope, take),

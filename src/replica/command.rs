@@ -68,6 +68,9 @@ pub enum Command {
     Acknowledge { client: ByteString, connection: ConnectionRef, steps: Vec<(u64, QueueStep)> },
     /// The same for a shared subscription's queue, proposed by its dispatcher. Outcome: `Done`.
     AcknowledgeShared { group: GroupId, steps: Vec<(u64, QueueStep)> },
+    /// Entries of a shared subscription's queue go to members for good (QoS 2: begun with one member, it is completed with that one
+    /// [MQTT-4.8.2-4]): by the outbox each reaches the queue of the member's session exactly once. Outcome: `Done`.
+    AssignShared { group: GroupId, assignments: Vec<Assignment> },
     /// No session of the cluster subscribes to the group any more: its queue goes. Outcome: `Done`.
     RemoveGroup { group: GroupId },
     /// Stores a retained message (an empty payload removes it [MQTT-3.3.1-6]). Outcome: `Done`, or `Refused` with
@@ -132,6 +135,16 @@ pub enum Target {
     },
     /// A shared subscription's queue, made where it does not exist. Options are the receiving member's.
     Group { group: GroupId, queue_limit: u32, discard_oldest: bool },
+}
+
+/// An entry of a shared subscription's queue for one member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub seq: u64,
+    pub client: ByteString,
+    /// RETAIN as it will be sent.
+    pub retain: bool,
+    pub subscription_ids: SubscriptionIds,
 }
 
 /// A step of a queued delivery.

@@ -1,11 +1,14 @@
 //! CONNECT: takeover, Clean Start, resumption.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytestring::ByteString;
 
 use super::apply::Scope;
 use super::command::ConnectCommand;
 use super::ending::{Ending, WillFate};
 use super::event::{ConnectOutcome, Event, Outcome};
+use super::expiry::DueKey;
 use super::record_key::RecordKey;
 use super::session::{Queue, QueueHead, Session};
 use super::state::State;
@@ -78,12 +81,12 @@ impl State {
             will: command.will.clone(),
             will_due_ms: None,
             expires_at_ms: None,
-            subscriptions: std::collections::BTreeMap::new(),
-            received: std::collections::BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
+            received: BTreeSet::new(),
             queue: Queue { shielded: IN_FLIGHT_MAX, ..Queue::default() },
             queue_head: QueueHead::new(command.queue_limit, command.discard_oldest),
         };
-        self.sessions.insert(client.clone(), session);
+        self.sessions.insert(session);
         Vec::new()
     }
 
@@ -96,7 +99,7 @@ impl State {
             self.cancel_pending_will(client);
         }
         let Some(session) = self.sessions.get_mut(client) else { return Vec::new() };
-        self.due.change(session.expires_at_ms.take(), None, || super::expiry::DueKey::Session(client.clone()));
+        self.due.change(session.expires_at_ms.take(), None, || DueKey::Session(client.clone()));
         session.connection = Some(command.connection);
         session.facts = command.facts.clone();
         session.lifecycle = command.lifecycle;

@@ -278,7 +278,8 @@ fn what_may_have_been_sent_counts_as_sent_where_the_end_was_not_reported() {
 #[test]
 fn an_operator_ends_connections_and_sessions() {
     // (remove, connected, will wanted, events, outbox)
-    let cases: [(bool, bool, bool, &[&str], &[&str]); 6] = [
+    type Names = &'static [&'static str];
+    let cases: [(bool, bool, bool, Names, Names); 6] = [
         (false, true, true, &["Close", "Disconnected"], &["-c SERVER 152", "publish w"]),
         (false, true, false, &["Close", "Disconnected"], &["-c SERVER 152"]),
         (false, false, true, &[], &[]),

@@ -36,8 +36,8 @@ impl State {
                 Target::Group { group, queue_limit, discard_oldest } => {
                     let entry = QueueEntry {
                         seq: 0,
-                        // No shared subscription is granted more (spec/hivemq.md 2.6).
-                        qos: message.qos.min(QoS::AtLeastOnce),
+                        // The member's granted QoS is applied when there is a member.
+                        qos: message.qos,
                         retain: message.retain,
                         retained_origin: false,
                         subscription_ids: SubscriptionIds::new(),
@@ -99,7 +99,7 @@ impl State {
         connection: ConnectionRef,
         steps: &[(u64, QueueStep)],
     ) {
-        let Some(session) = self.sessions.get_mut(client).filter(|session| session.connection == Some(connection)) else {
+        let Some(session) = self.sessions.current_mut(client, connection) else {
             return;
         };
         let owner = QueueOwner::Session(client.clone());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::command::SubscriptionRecord;
 use super::ids::{ConnectionRef, Incarnation, NodeId};
 use crate::mqtt::packet::PacketId;
-use crate::mqtt::{GroupId, Message, ReasonCode, SubscriptionFilter};
+use crate::mqtt::{GroupId, Message, ReasonCode, SubscriptionFilter, SubscriptionIds};
 use crate::signal::{Dropped, Expired, Lifecycle};
 
 /// A place in a shard's outbox: (log index, ordinal within the entry). The start is (0, 0); the first event of an entry is ordinal 1.
@@ -114,6 +114,8 @@ pub enum OutboxEvent {
     Lifecycle(Lifecycle),
     Dropped(Dropped),
     Expired(Expired),
+    /// A QoS 2 message of a shared subscription for the member that was chosen.
+    Assigned { client: ByteString, message: Arc<Message>, retain: bool, subscription_ids: SubscriptionIds },
     /// A message published by the shard: a Will that is due, a QoS 2 message received, what an add-on re-publishes.
     /// `dead_known` = whether it has receivers was decided (and signalled) already.
     Publish {

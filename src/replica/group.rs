@@ -1,14 +1,19 @@
 //! Queues of shared subscriptions.
+//!
+//! Which entries members have in flight is known to the dispatcher only, not here: an entry whose time has passed expires, and the
+//! oldest is discarded, also while a member has it. The later acknowledgement then finds nothing.
 
 use std::sync::Arc;
 
 use super::apply::Scope;
-use super::command::QueueStep;
+use super::command::{Assignment, QueueStep};
 use super::enqueue::walk;
+use super::event::OutboxEvent;
 use super::expiry::DueKey;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Group, Queue, QueueEntry, QueueHead};
 use super::state::State;
+use super::stored_queue::Pushed;
 use crate::mqtt::{GroupId, Message};
 use crate::signal::Receiver;
 
@@ -26,7 +31,7 @@ impl State {
         if message.is_expired(scope.now_ms) {
             return self.report_expired(scope, message.clone(), qos, Receiver::SharedSubscription(id.full()));
         }
-        // Looked up before `entry`, which would clone the name each time.
+        // Not by `entry`, which would take a copy of the name each time.
         if !self.groups.contains_key(id) {
             let made = Group { queue: Queue::default(), queue_head: QueueHead::new(limit, discard_oldest) };
             self.groups.insert(id.clone(), made);
@@ -37,7 +42,7 @@ impl State {
         let before_ms = group.queue.next_expiry_ms();
         let pushed = group.queue.push(&mut group.queue_head, entry);
         self.dirty.mark(RecordKey::Group(id.clone()));
-        if pushed != super::stored_queue::Pushed::Refused {
+        if pushed != Pushed::Refused {
             self.due.change(before_ms, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
             scope.tell_group_queued(id);
         }
@@ -50,6 +55,28 @@ impl State {
         let owner = QueueOwner::Group(id.clone());
         let walked = walk(&mut group.queue, &owner, steps, &mut self.due, &mut self.dirty);
         self.settle_steps(scope, &owner, walked);
+    }
+
+    /// Hands entries over to members' sessions; what is gone meanwhile (expired, discarded) is not handed over.
+    pub(super) fn assign_shared(&mut self, scope: &mut Scope, id: &GroupId, assignments: &[Assignment]) {
+        let Some(group) = self.groups.get(id) else { return };
+        let mut steps = Vec::with_capacity(assignments.len());
+        let mut events = Vec::with_capacity(assignments.len());
+        for assignment in assignments {
+            let entry = group.queue.find(assignment.seq).and_then(|index| group.queue.entries.get(index));
+            let Some(message) = entry.and_then(|entry| entry.message.clone()) else { continue };
+            steps.push((assignment.seq, QueueStep::Completed));
+            events.push(OutboxEvent::Assigned {
+                client: assignment.client.clone(),
+                message,
+                retain: assignment.retain,
+                subscription_ids: assignment.subscription_ids.clone(),
+            });
+        }
+        self.acknowledge_shared(scope, id, &steps);
+        for event in events {
+            self.append_outbox(scope, event);
+        }
     }
 
     /// Removes a shared subscription's queue; what it holds is not reported.

@@ -30,3 +30,26 @@ pub struct ConnectionRef {
     /// Unique within the incarnation.
     pub connection: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ShardId;
+
+    #[test]
+    fn the_owner_of_a_key_never_changes() {
+        // Stored data relies on these.
+        let cases = [("", 6, 3), ("client-1", 6, 0), ("$share/g/t/+", 6, 1), ("client-1", 1, 0), ("client-1", 0, 0)];
+        for (key, shards, owner) in cases {
+            assert_eq!(ShardId::of(key, shards), ShardId(owner), "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_spread_evenly() {
+        let mut owned = [0_u32; 6];
+        for n in 0..6000 {
+            owned[usize::from(ShardId::of(&format!("device-{n:06}"), 6).0)] += 1;
+        }
+        assert!(owned.iter().all(|count| (850..1150).contains(count)), "{owned:?}");
+    }
+}

@@ -93,3 +93,45 @@ impl MetaState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Member, MetaCommand, MetaEvent, MetaState};
+
+    fn up(incarnation: u64) -> MetaCommand {
+        let member = Member { name: "n1".into(), address: "n1:7000".into(), incarnation, alive: false };
+        MetaCommand::NodeUp { node: 1, member }
+    }
+
+    #[test]
+    fn an_incarnation_comes_up_and_goes_down_once() {
+        let down = |incarnation| MetaCommand::NodeDown { node: 1, incarnation };
+        let removed = MetaCommand::NodeRemoved { node: 1 };
+        let is_up = |incarnation| MetaEvent::Up { node: 1, incarnation };
+        let is_down = |incarnation| MetaEvent::Down { node: 1, incarnation };
+        let is_removed = MetaEvent::Removed { node: 1 };
+        let steps = [
+            (down(1), vec![]),
+            (up(5), vec![is_up(5)]),
+            (up(5), vec![]),
+            (up(4), vec![]),
+            (down(4), vec![]),
+            (down(5), vec![is_down(5)]),
+            (down(5), vec![]),
+            // The dead incarnation does not come back; the next does.
+            (up(5), vec![]),
+            (up(6), vec![is_up(6)]),
+            // A restart nobody noticed ends the incarnation before.
+            (up(7), vec![is_down(6), is_up(7)]),
+            (removed.clone(), vec![is_down(7), is_removed.clone()]),
+            (removed.clone(), vec![]),
+            (up(8), vec![is_up(8)]),
+            (down(8), vec![is_down(8)]),
+            (removed, vec![is_removed]),
+        ];
+        let mut state = MetaState::default();
+        for (number, (command, events)) in steps.into_iter().enumerate() {
+            assert_eq!(state.apply(&command), events, "step {number}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The replicated state machine of a shard (and of the `meta` group): pure and deterministic.
 //!
 //! `apply(index, proposal) -> Applied`: no clock (time is stamped by the leader into the proposal and never runs back), no random
-//! numbers, ordered maps, cannot fail, cannot wait. Every node applies the same log and so holds the same state.
+//! numbers, ordered maps (but see `sessions`), cannot fail, cannot wait. Every node applies the same log and so holds the same state.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -23,6 +23,7 @@ mod record_key;
 mod retain;
 pub mod retained;
 pub mod session;
+mod sessions;
 pub mod state;
 mod stored_queue;
 mod subscribe;

@@ -1,6 +1,6 @@
 //! Random commands on several machines at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -101,14 +101,17 @@ impl Driver {
         let name = |client: usize| bytestring::ByteString::from(CLIENTS[client]);
         let current =
             |client: usize| state.session(CLIENTS[client]).and_then(|session| session.connection).unwrap_or(on(0, 0, 0));
-        let steps = |first: Option<u64>, offset: u64, step: u8| vec![(first.unwrap_or(1) + offset, step_of(step))];
+        let steps = |first: Option<u64>, offset: u64, step: u8| {
+            let seq = first.unwrap_or(1) + offset;
+            vec![(seq, step_of(step)), (seq + 1, step_of(step / 2)), (seq, step_of(0))]
+        };
         match op {
             Op::Connect { client, node, clean_start, expiry_s, will_delay_s, oldest } => {
                 self.connections += 1;
                 Command::Connect(Box::new(ConnectCommand {
                     clean_start: *clean_start,
                     session_expiry_interval_s: *expiry_s,
-                    will: will_delay_s.map(|delay_s| will("will", delay_s)),
+                    will: will_delay_s.map(|delay_s| will(&format!("will/{}", self.connections), delay_s)),
                     discard_oldest: *oldest,
                     facts: Arc::new(crate::signal::ConnectionFacts {
                         connected_at_ms: self.connections,
@@ -241,7 +244,7 @@ fn load(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> State {
 
 /// What must hold of any state.
 fn check(state: &State) {
-    let queues = state.sessions.values().map(|s| (&s.queue, &s.queue_head));
+    let queues = state.sessions().map(|s| (&s.queue, &s.queue_head));
     let queues: Vec<_> = queues.chain(state.groups.values().map(|g| (&g.queue, &g.queue_head))).collect();
     assert_eq!(state.queued_count(), queues.iter().map(|(queue, _)| queue.entries.len()).sum::<usize>());
     assert_eq!(state.subscription_count(), state.sessions().map(|s| s.subscriptions.len()).sum::<usize>());
@@ -283,13 +286,21 @@ struct Watcher {
     /// Facts are numbered by connection: those that were connected.
     connected: u64,
     disconnected: u64,
+    last: Position,
+    /// Topics of published Wills, one for each connection.
+    wills: BTreeSet<String>,
 }
 
 impl Watcher {
     fn watch(&mut self, applied: &Applied) {
+        let mut queued = BTreeSet::new();
         for event in &applied.events {
             match event {
-                Event::Outbox { event, .. } => self.outbox(event),
+                Event::Outbox { position, event } => {
+                    assert!(*position > self.last);
+                    self.last = *position;
+                    self.outbox(event);
+                }
                 Event::Connected { client, connection, .. } => {
                     assert_eq!(self.mirrored.insert(client.to_string(), *connection), None);
                 }
@@ -298,23 +309,29 @@ impl Watcher {
                 }
                 Event::SessionRemoved { client } => {
                     self.mirrored.remove(&client.to_string());
+                    queued.remove(client);
                 }
+                Event::Queued { client } => assert!(queued.insert(client), "told twice"),
                 Event::Close { client, connection, .. } => {
                     assert_eq!(self.mirrored.get(&client.to_string()), Some(connection));
                 }
                 Event::Subscribed { .. }
                 | Event::Unsubscribed { .. }
-                | Event::Queued { .. }
                 | Event::GroupQueued { .. }
                 | Event::GroupRemoved { .. } => {}
             }
         }
-        let queued = |event: &&Event| matches!(event, Event::Queued { .. });
-        assert!(applied.events.iter().filter(queued).count() <= CLIENTS.len() * 4);
     }
 
     fn outbox(&mut self, event: &OutboxEvent) {
-        let OutboxEvent::Lifecycle(lifecycle) = event else { return };
+        let lifecycle = match event {
+            OutboxEvent::Lifecycle(lifecycle) => lifecycle,
+            OutboxEvent::Publish { message, .. } if message.topic.starts_with("will/") => {
+                assert!(self.wills.insert(message.topic.to_string()), "a will twice");
+                return;
+            }
+            OutboxEvent::Publish { .. } | OutboxEvent::Assigned { .. } | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => return,
+        };
         let client = lifecycle.facts.client_id.to_string();
         let connection = lifecycle.facts.connected_at_ms;
         match &lifecycle.event {
@@ -362,6 +379,8 @@ proptest! {
         }
         prop_assert_eq!(running.digest(), other.digest());
         check(&running);
+        prop_assert_eq!(running.session_count(), running.sessions().count());
+        prop_assert_eq!(running.connected_count(), running.sessions().filter(|s| s.connection.is_some()).count());
         // Who is connected is the same by the state, by the lifecycle events and by what others mirror.
         let connected: BTreeMap<_, _> =
             running.sessions().filter_map(|s| Some((s.client.to_string(), s.connection?))).collect();

@@ -1,4 +1,4 @@
-//! QoS 2 messages from clients: method "store the Packet Identifier, then pass on" [MQTT-4.3.3-8] to [MQTT-4.3.3-12].
+//! QoS 2 messages from clients: the Packet Identifier is stored with the message that is passed on (MQTT 5 section 4.3.3, Method B).
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl State {
         packet_id: PacketId,
         message: &Arc<Message>,
     ) -> Outcome {
-        let Some(session) = self.session_of(client, connection) else { return superseded() };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return superseded() };
         if !session.received.insert(packet_id.get()) {
             return Outcome::Received { duplicate: true };
         }
@@ -33,7 +33,7 @@ impl State {
 
     /// Forgets the identifier: the next message with it is a new one [MQTT-4.3.3-12].
     pub(super) fn release(&mut self, client: &ByteString, connection: ConnectionRef, packet_id: PacketId) {
-        let Some(session) = self.session_of(client, connection) else { return };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return };
         if session.received.remove(&packet_id.get()) {
             self.dirty.mark(RecordKey::Received(client.clone(), packet_id.get()));
         }

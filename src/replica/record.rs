@@ -3,9 +3,10 @@
 //! A record's value is one byte of format version and the fields in bincode. A version, once released, does not change: a new one is
 //! added and the old one stays readable.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use ahash::RandomState;
 use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,12 +36,12 @@ pub enum RecordError {
 const FORMAT: u8 = 1;
 
 /// No record is longer: a damaged length must not become an allocation.
-const RECORD_BYTES_MAX: usize = 1 << 30;
+const RECORD_BYTES_MAX: usize = 1 << 29;
 
 /// Keys of records that differ from what was last written.
 #[derive(Debug, Default)]
 pub(super) struct DirtyRecords {
-    keys: BTreeSet<RecordKey>,
+    keys: HashSet<RecordKey, RandomState>,
 }
 
 impl DirtyRecords {
@@ -66,15 +67,19 @@ impl DirtyRecords {
 }
 
 impl State {
-    /// Records changed since the last call: `None` = deleted. Written in one atomic batch with the applied index.
+    /// Records changed since the last call, in key order: `None` = deleted. Written in one atomic batch with the applied index.
+    /// To be called now and then also where nothing is stored: the marks of what changed pile up until then.
     pub fn take_changes(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let keys = std::mem::take(&mut self.dirty.keys);
-        keys.iter().map(|key| (key.encode(), self.value(key))).collect()
+        let mut changes: Vec<_> = keys.iter().map(|key| (key.encode(), self.value(key))).collect();
+        changes.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        changes
     }
 
     /// All records, for a snapshot; an owner comes before what belongs to it.
     pub fn records(&self) -> Box<dyn Iterator<Item = Record> + '_> {
-        let sessions = || self.sessions.values();
+        let sorted = self.sessions.in_order();
+        let sessions = || sorted.clone().into_iter();
         let head = std::iter::once_with(|| (RecordKey::Head.encode(), encode(&self.head)));
         let of_sessions = sessions().map(|s| (RecordKey::Session(s.client.clone()).encode(), encode(s)));
         let queue_heads = sessions().map(|s| (RecordKey::QueueHead(s.client.clone()).encode(), encode(&s.queue_head)));
@@ -117,7 +122,7 @@ impl State {
                 if session.client != client {
                     return Err(damaged(key, "it names another client"));
                 }
-                self.sessions.insert(client, session);
+                self.sessions.insert(session);
             }
             RecordKey::QueueHead(client) => self.owner(key, &client)?.queue_head = decode::<QueueHead>(key, value)?,
             RecordKey::Subscription(client, filter) => {
@@ -166,11 +171,14 @@ impl State {
         self.due = super::expiry::DueTimes::default();
         self.queued_count = 0;
         self.subscription_count = 0;
-        for (client, session) in &mut self.sessions {
+        self.sessions.for_each_mut(|session| {
+            let client = &session.client;
             if let Some(connection) = session.connection {
                 let of_node = self.connected.entry((connection.node, connection.incarnation)).or_default();
                 of_node.insert(client.clone());
             }
+            session.queue.shield(usize::MAX);
+            session.queue.set_begun(session.queue_head.sent_seq);
             session.queue.shield(if session.connection.is_some() { IN_FLIGHT_MAX } else { 0 });
             self.due.change(None, session.will_due_ms, || DueKey::Will(client.clone()));
             self.due.change(None, session.expires_at_ms, || DueKey::Session(client.clone()));
@@ -178,7 +186,7 @@ impl State {
             self.due.change(None, queue_due_ms, || DueKey::Queue(QueueOwner::Session(client.clone())));
             self.queued_count += session.queue.entries.len();
             self.subscription_count += session.subscriptions.len();
-        }
+        });
         for (id, group) in &self.groups {
             self.due.change(None, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
             self.queued_count += group.queue.entries.len();

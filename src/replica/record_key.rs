@@ -10,14 +10,14 @@ use super::event::Position;
 use crate::mqtt::{GroupId, SubscriptionFilter};
 
 /// The owner of a queue.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum QueueOwner {
     Session(ByteString),
     Group(GroupId),
 }
 
 /// The key of a record.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum RecordKey {
     Head,
     Session(ByteString),

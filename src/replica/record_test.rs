@@ -83,7 +83,8 @@ fn damaged_keys_are_refused() {
 #[test]
 fn damaged_and_newer_values_are_refused_and_named() {
     let bench = full();
-    let damage: [(&str, fn(&mut Vec<u8>)); 4] = [
+    type Damage = fn(&mut Vec<u8>);
+    let damage: [(&str, Damage); 4] = [
         ("is empty", Vec::clear),
         ("version 0", |value| value[0] = 0),
         ("format version 2", |value| value[0] = 2),
@@ -172,4 +173,31 @@ fn keys_keep_the_order_of_a_queue() {
     let at = |index, ordinal| RecordKey::Outbox(Position { index, ordinal }).encode();
     assert!(at(255, 9) < at(256, 1));
     assert!(at(1, 255) < at(1, 256));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever the bytes are, they are a record or an error.
+    #[test]
+    fn damaged_bytes_never_panic(
+        which in 0..1000_usize,
+        at in 0..10_000_usize,
+        byte: u8,
+        junk in proptest::collection::vec(0..=255_u8, 0..40),
+    ) {
+        let bench = full();
+        let records: Vec<_> = bench.state.records().collect();
+        let mut state = bench.reloaded();
+        let (mut key, mut value) = records[which % records.len()].clone();
+        let _ = state.load(&junk, &value);
+        let _ = state.load(&key, &junk);
+        let position = at % (key.len() + value.len());
+        match position.checked_sub(key.len()) {
+            None => key[position] = byte,
+            Some(position) => value[position] = byte,
+        }
+        let _ = state.load(&key, &value);
+        state.finish_load();
+    }
 }

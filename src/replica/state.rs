@@ -12,6 +12,7 @@ use super::ids::{Incarnation, NodeId, ShardId};
 use super::record::DirtyRecords;
 use super::retained::RetainedTree;
 use super::session::{Group, QueueEntry, Session};
+use super::sessions::{ClientSet, Sessions};
 use crate::mqtt::{GroupId, Message};
 
 pub use super::record::{Record, RecordError};
@@ -21,13 +22,13 @@ pub use super::record::{Record, RecordError};
 pub struct State {
     pub(super) shard: ShardId,
     pub(super) head: Head,
-    pub(super) sessions: BTreeMap<ByteString, Session>,
+    pub(super) sessions: Sessions,
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) retained: RetainedTree,
     pub(super) outbox: VecDeque<(Position, Arc<OutboxEvent>)>,
 
     // Derived from the above; rebuilt by `finish_load`.
-    pub(super) connected: BTreeMap<(NodeId, Incarnation), BTreeSet<ByteString>>,
+    pub(super) connected: BTreeMap<(NodeId, Incarnation), ClientSet>,
     /// All topics of `retained`, in order.
     pub(super) retained_topics: BTreeSet<ByteString>,
     pub(super) due: DueTimes,
@@ -72,7 +73,7 @@ impl State {
         Self {
             shard,
             head: Head::default(),
-            sessions: BTreeMap::new(),
+            sessions: Sessions::default(),
             groups: BTreeMap::new(),
             retained: RetainedTree::default(),
             outbox: VecDeque::new(),
@@ -94,9 +95,18 @@ impl State {
         self.sessions.get(client)
     }
 
-    /// All sessions in client id order.
+    /// All sessions in client id order; sorts them first, so not for each message.
     pub fn sessions(&self) -> Box<dyn Iterator<Item = &Session> + '_> {
-        Box::new(self.sessions.values())
+        Box::new(self.sessions.in_order().into_iter())
+    }
+
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Sessions that have a connection.
+    pub fn connected_count(&self) -> usize {
+        self.connected.values().map(ClientSet::len).sum()
     }
 
     pub fn group(&self, group: &GroupId) -> Option<&Group> {

@@ -7,16 +7,10 @@ use super::command::SubscriptionRecord;
 use super::event::{Event, Outcome};
 use super::ids::ConnectionRef;
 use super::record_key::RecordKey;
-use super::session::Session;
 use super::state::State;
 use crate::mqtt::SubscriptionFilter;
 
 impl State {
-    /// The client's session, if `connection` is its current one.
-    pub(super) fn session_of(&mut self, client: &ByteString, connection: ConnectionRef) -> Option<&mut Session> {
-        self.sessions.get_mut(client).filter(|session| session.connection == Some(connection))
-    }
-
     /// Adds or replaces subscriptions [MQTT-3.8.4-3].
     pub(super) fn subscribe(
         &mut self,
@@ -25,9 +19,7 @@ impl State {
         connection: ConnectionRef,
         subscriptions: &[SubscriptionRecord],
     ) -> Outcome {
-        let Some(session) = self.sessions.get_mut(client).filter(|session| session.connection == Some(connection)) else {
-            return superseded();
-        };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return superseded() };
         let mut existed = Vec::with_capacity(subscriptions.len());
         for subscription in subscriptions {
             let former = session.subscriptions.insert(subscription.filter.clone(), subscription.clone());
@@ -49,9 +41,7 @@ impl State {
         connection: ConnectionRef,
         filters: &[SubscriptionFilter],
     ) -> Outcome {
-        let Some(session) = self.sessions.get_mut(client).filter(|session| session.connection == Some(connection)) else {
-            return superseded();
-        };
+        let Some(session) = self.sessions.current_mut(client, connection) else { return superseded() };
         let mut existed = Vec::with_capacity(filters.len());
         for filter in filters {
             let found = session.subscriptions.remove(filter).is_some();

@@ -183,7 +183,7 @@ pub(super) fn subscription(text: &str, qos: QoS) -> SubscriptionRecord {
 
 /// The outbox events among events, in short: `+client`, `-client Initiator code`, `publish topic`, `drop topic`, `expire topic`.
 pub(super) fn outbox_of(events: &[Event]) -> Vec<String> {
-    events.iter().filter_map(outbox_event).map(|event| shown(event)).collect()
+    events.iter().filter_map(outbox_event).map(shown).collect()
 }
 
 fn outbox_event(event: &Event) -> Option<&OutboxEvent> {
@@ -215,6 +215,7 @@ pub(super) fn shown(event: &OutboxEvent) -> String {
         }
         OutboxEvent::Dropped(dropped) => format!("drop {}", dropped.message.topic),
         OutboxEvent::Expired(expired) => format!("expire {}", expired.message.topic),
+        OutboxEvent::Assigned { client, message, .. } => format!("assign {} to {client}", message.topic),
         OutboxEvent::Publish { message, .. } => format!("publish {}", message.topic),
     }
 }

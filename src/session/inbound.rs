@@ -18,6 +18,9 @@ use super::topic_alias::TopicAliases;
 use crate::mqtt::packet::{PacketId, Publish};
 use crate::mqtt::{Message, Origin, Packet, QoS, ReasonCode, topic_name};
 
+/// Places that an idle connection's line may keep memory for.
+const IDLE_LINE_CAPACITY: usize = 16;
+
 /// The inbound side of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
@@ -120,6 +123,12 @@ impl Inbound {
         true
     }
 
+    fn give_memory_back(&mut self) {
+        if self.line.is_empty() && self.line.capacity() > IDLE_LINE_CAPACITY {
+            self.line = VecDeque::new();
+        }
+    }
+
     /// The head of the line, if its turn has come.
     fn pop(&mut self) -> Option<(PacketId, Kind, ReasonCode)> {
         let Verdict::Known(code) = self.line.front()?.verdict else { return None };
@@ -220,6 +229,7 @@ impl Connected {
                 return Err(Offence::Refused(code));
             }
         }
+        self.inbound.give_memory_back();
         Ok(())
     }
 

@@ -187,7 +187,6 @@ impl Machine {
         let connack = std::mem::take(&mut terms.connack);
         if !connect::accept(&terms.peer, registered.session_present, connack, out) {
             // Whatever the client was to be told does not fit what it takes: it would never know that it is connected.
-            self.backlog.clear();
             return self.finish(end::by_server(ReasonCode::PacketTooLarge), out);
         }
         // [MQTT-3.2.2-4]: without a session there is nothing to resume.
@@ -300,7 +299,7 @@ impl Machine {
             State::Connected(connected) => match &input {
                 // The client's side of deliveries stands apart from what it asks for.
                 Input::Packet(Packet::Puback(_) | Packet::Pubrec(_) | Packet::Pubcomp(_) | Packet::Pingreq) => false,
-                Input::Packet(Packet::Publish(_)) => !self.backlog.is_empty() || connected.subscriptions_are_changing(),
+                Input::Packet(Packet::Publish(_)) if connected.subscriptions_are_changing() => true,
                 Input::Packet(_) | Input::Broken(_) | Input::StreamEnded => !self.backlog.is_empty(),
             },
         };
@@ -324,7 +323,11 @@ impl Machine {
             if publish_is_next && connected.subscriptions_are_changing() {
                 return;
             }
-            let Some(input) = self.backlog.pop_front() else { return };
+            let Some(input) = self.backlog.pop_front() else {
+                // An idle connection holds no memory for it.
+                self.backlog = VecDeque::new();
+                return;
+            };
             self.process(input, now, out);
         }
     }
@@ -374,11 +377,10 @@ impl Machine {
         self.close(out);
     }
 
+    /// Called once, by what ends the connection.
     fn close(&mut self, out: &mut Vec<Effect>) {
         self.backlog.clear();
-        if !self.is_closed() {
-            self.state = State::Closed;
-            out.push(Effect::Close);
-        }
+        self.state = State::Closed;
+        out.push(Effect::Close);
     }
 }

@@ -8,6 +8,8 @@
 //! The caller's duties:
 //! - it decodes the next packet only while [`Machine::wants_input`] says so, and stops reading the socket meanwhile;
 //! - it hands in everything decodable before it reports the end of the stream with `handle_closed`;
+//! - it answers every question, with a failure where it cannot do better: a message may wait for the answer to a SUBSCRIBE, and the
+//!   keep-alive clock for both;
 //! - it keeps the machine until [`Effect::Close`]: the end of a stream waits in line behind what came before it.
 
 mod connect;
@@ -27,8 +29,25 @@ mod will;
 
 #[cfg(test)]
 mod test_kit;
+
 #[cfg(test)]
-mod tests;
+mod connect_test;
+#[cfg(test)]
+mod end_test;
+#[cfg(test)]
+mod inbound_test;
+#[cfg(test)]
+mod order_test;
+#[cfg(test)]
+mod outbound_test;
+#[cfg(test)]
+mod pair_test;
+#[cfg(test)]
+mod property_test;
+#[cfg(test)]
+mod size_test;
+#[cfg(test)]
+mod subscribe_test;
 
 pub use effect::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket, WillRegistration};
 pub use machine::{Machine, Now};

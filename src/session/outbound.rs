@@ -167,7 +167,7 @@ impl Outbound {
             Source::Local | Source::Share { .. } => {
                 // At most `in_flight.len()` steps find a used one, and the window is far smaller than the range.
                 let first = QUEUE_ID_MAX + 1;
-                let from = self.last_dealt.checked_add(1).unwrap_or(first).max(first);
+                let from = self.last_dealt.checked_add(1).unwrap_or(first);
                 let ids = (from..=u16::MAX).chain(first..from);
                 ids.filter_map(NonZeroU16::new).find(|id| !self.in_flight.contains_key(id))
             }

@@ -39,33 +39,32 @@ impl Peer {
     /// Sends a packet if the peer may be sent it. The Reason String goes first where it does not fit, the User Properties next
     /// [MQTT-3.2.2-19] [MQTT-3.4.2-2] [MQTT-3.14.2-3]; a packet that is still too large is not sent [MQTT-3.1.2-24]: false.
     pub(super) fn send(&self, mut packet: Packet, out: &mut Vec<Effect>) -> bool {
-        if let Some((reason_string, user_properties)) = explanation(&mut packet) {
-            if !self.problem_information {
-                // [MQTT-3.1.2-29]
-                *reason_string = None;
-                user_properties.clear();
-            }
+        if !self.problem_information
+            && let Some((reason_string, user_properties)) = explanation(&mut packet)
+        {
+            // [MQTT-3.1.2-29]
+            *reason_string = None;
+            user_properties.clear();
         }
-        if !self.fits(&packet) {
-            if let Some(reason_string) = any_reason_string(&mut packet) {
-                *reason_string = None;
-            }
+        let mut fits = self.fits(&packet);
+        if !fits && let Some(reason_string) = any_reason_string(&mut packet) {
+            *reason_string = None;
+            fits = self.fits(&packet);
         }
-        if !self.fits(&packet) {
-            if let Some(user_properties) = any_user_properties(&mut packet) {
-                user_properties.clear();
-            }
+        if !fits && let Some(user_properties) = any_user_properties(&mut packet) {
+            user_properties.clear();
+            fits = self.fits(&packet);
         }
-        let fits = self.fits(&packet);
         if fits {
             out.push(Effect::Send(packet));
         }
         fits
     }
 
-    /// Whether the whole packet, fixed header included, is within the peer's Maximum Packet Size.
+    /// Whether the whole packet, fixed header included, is within the peer's Maximum Packet Size, and within the protocol's
+    /// (what cannot be encoded has no length).
     pub(super) fn fits(&self, packet: &Packet) -> bool {
-        encoded_len(packet, self.protocol) <= self.max_packet_size_bytes as usize
+        (1..=self.max_packet_size_bytes as usize).contains(&encoded_len(packet, self.protocol))
     }
 }
 

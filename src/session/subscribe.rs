@@ -8,7 +8,7 @@ use super::effect::{Effect, Subscription, Ticket};
 use super::error::Offence;
 use super::peer::failure_text;
 use crate::mqtt::packet::{PacketId, Suback, Subscribe, SubscriptionOptions, SubscriptionRequest, Unsuback, Unsubscribe};
-use crate::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode, SubscriptionFilter, UserProperties};
+use crate::mqtt::{Packet, ProtocolVersion, ReasonCode, SubscriptionFilter, UserProperties};
 
 /// Reason Codes of an UNSUBACK to come; `None` where the outside decides.
 pub(super) type Answers = Vec<Option<ReasonCode>>;
@@ -37,7 +37,7 @@ impl Connected {
         if filter.has_wildcard() && !self.settings.wildcard_subscriptions {
             return Err(Offence::WildcardSubscription);
         }
-        let mut qos = request.options.qos.min(self.settings.max_qos);
+        let qos = request.options.qos.min(self.settings.max_qos);
         if filter.share.is_some() {
             if !self.settings.shared_subscriptions {
                 return Err(Offence::SharedSubscription);
@@ -46,8 +46,6 @@ impl Connected {
             if request.options.no_local {
                 return Err(Offence::NoLocalShared);
             }
-            // spec/hivemq.md 2.6
-            qos = qos.min(QoS::AtLeastOnce);
         }
         Ok((filter, SubscriptionOptions { qos, ..request.options }))
     }

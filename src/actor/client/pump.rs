@@ -88,7 +88,7 @@ impl Pump {
     /// Reads a few times; true where there is more.
     fn read(client: &mut Client, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) -> bool {
         for _ in 0..READS_MAX {
-            if client.closing || !client.machine.wants_input() {
+            if client.closing || client.gone || !client.machine.wants_input() {
                 return false;
             }
             let outcome = READ_BUFFER.with_borrow_mut(|buffer| match client.transport.poll_read(cx, buffer) {
@@ -129,11 +129,11 @@ impl ActorFuture<Client> for Pump {
             client.waker = Some(cx.waker().clone());
         }
         // What was kept while the machine wanted no input.
-        if !client.partial.is_empty() && client.machine.wants_input() {
+        if !client.partial.is_empty() && !client.gone && client.machine.wants_input() {
             client.on_partial(ctx);
         }
         let mut more = false;
-        if !client.closing {
+        if !client.closing && !client.gone {
             if client.local.node().is_pressed() {
                 if !self.paused {
                     self.paused = true;
@@ -144,7 +144,7 @@ impl ActorFuture<Client> for Pump {
                 more = Self::read(client, ctx, cx);
             }
         }
-        if !Self::write(client, cx) {
+        if !client.gone && !Self::write(client, cx) {
             client.on_closed(ctx);
         }
         if client.closing {

@@ -1,0 +1,17 @@
+//! The clocks of this room: wall clock only to stamp, monotonic milliseconds for durations.
+
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Wall clock, milliseconds since 1970.
+pub fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since some moment early in this process; at least 1, so 0 can mean never.
+pub fn monotonic_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let since = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+}

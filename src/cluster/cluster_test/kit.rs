@@ -1,0 +1,203 @@
+//! Starting nodes and watching what they tell.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use crate::cluster::clock::wall_ms;
+use crate::cluster::{Cluster, ClusterSettings, Hooks, PeerMessage};
+use crate::mqtt::{Message, Origin, QoS};
+use crate::replica::event::Event;
+use crate::replica::{Command, NodeId, ShardId, State};
+use crate::storage::{Mode, Storage};
+
+pub const SHARDS: u16 = 2;
+
+/// What a node's hooks were told.
+#[derive(Default)]
+pub struct Recorder {
+    pub loaded: AtomicU32,
+    pub lost: AtomicU32,
+    pub leads: Mutex<BTreeMap<ShardId, bool>>,
+    pub events: Mutex<Vec<(ShardId, Event)>>,
+    pub messages: Mutex<Vec<(NodeId, PeerMessage)>>,
+}
+
+impl Hooks for Recorder {
+    fn shard_loaded(&self, _shard: ShardId, _state: &State) {
+        self.loaded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn applied(&self, shard: ShardId, events: &[Event], _leads: bool) {
+        self.events.lock().extend(events.iter().map(|event| (shard, event.clone())));
+    }
+
+    fn leadership(&self, shard: ShardId, leads: bool) {
+        self.leads.lock().insert(shard, leads);
+    }
+
+    fn peer_message(&self, from: NodeId, message: PeerMessage) {
+        self.messages.lock().push((from, message));
+    }
+
+    fn incarnation_lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A running node.
+pub struct TestNode {
+    pub cluster: Cluster,
+    pub hooks: Arc<Recorder>,
+}
+
+/// The plan of a cluster: names, ports and data directories.
+pub struct Plan {
+    directory: TempDir,
+    mode: Mode,
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Plan {
+    pub fn new(nodes: usize, mode: Mode) -> Self {
+        // Held until all are drawn, so that no port is drawn twice.
+        let listeners: Vec<_> = (0..nodes).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        Self { directory: tempfile::tempdir().unwrap(), mode, addresses }
+    }
+
+    pub fn name(node: usize) -> String {
+        format!("node-{node}")
+    }
+
+    pub fn path(&self, node: usize) -> PathBuf {
+        self.directory.path().join(Self::name(node))
+    }
+
+    pub fn settings(&self, node: usize) -> ClusterSettings {
+        ClusterSettings {
+            enabled: self.addresses.len() > 1,
+            node_name: Self::name(node),
+            bind: Some(self.addresses[node]),
+            advertised: self.addresses[node].to_string(),
+            seeds: self.addresses.iter().map(ToString::to_string).collect(),
+            expected_nodes: self.addresses.len(),
+            secret: "a secret".to_owned(),
+            shards: SHARDS,
+            heartbeat_ms: 100,
+            election_min_ms: 300,
+            election_max_ms: 600,
+        }
+    }
+
+    pub async fn start(&self, node: usize) -> TestNode {
+        self.start_with(node, self.settings(node)).await
+    }
+
+    pub async fn start_with(&self, node: usize, settings: ClusterSettings) -> TestNode {
+        let storage = self.open(node).await;
+        let hooks = Arc::new(Recorder::default());
+        let cluster = Cluster::start(settings, storage, Arc::clone(&hooks) as _).await.unwrap();
+        TestNode { cluster, hooks }
+    }
+
+    /// A directory is released when the last task of the node before has gone.
+    async fn open(&self, node: usize) -> Arc<Storage> {
+        let path = self.path(node);
+        std::fs::create_dir_all(&path).unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            match Storage::open(&path, self.mode, &Self::name(node), SHARDS, wall_ms()) {
+                Ok(storage) => return Arc::new(storage),
+                Err(error) if Instant::now() < until => {
+                    tracing::debug!(%error, "the data directory is not free yet");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    pub async fn start_all(&self) -> Vec<TestNode> {
+        let mut nodes = Vec::new();
+        for node in 0..self.addresses.len() {
+            nodes.push(self.start(node).await);
+        }
+        for node in &nodes {
+            node.ready().await;
+        }
+        nodes
+    }
+}
+
+impl TestNode {
+    pub async fn ready(&self) {
+        wait_for("readiness", || self.cluster.status().ready, || format!("{:?}", self.cluster.status())).await;
+    }
+
+    /// A retained message: visible in the state, on every node.
+    pub async fn retain(&self, topic: &str) {
+        let shard = ShardId::of(topic, SHARDS);
+        let outcome = self.cluster.submit(shard, retain(topic)).await;
+        assert_eq!(outcome, Ok(crate::replica::Outcome::Done), "{topic}");
+    }
+
+    pub fn retained(&self) -> usize {
+        (0..SHARDS).filter_map(|shard| self.cluster.read(ShardId(shard), State::retained_count)).sum()
+    }
+
+    pub fn digests(&self) -> Vec<u64> {
+        (0..SHARDS).filter_map(|shard| self.cluster.read(ShardId(shard), State::digest)).collect()
+    }
+}
+
+pub fn retain(topic: &str) -> Command {
+    static STAMP: AtomicU64 = AtomicU64::new(1);
+    Command::Retain {
+        message: Arc::new(Message {
+            topic: topic.into(),
+            payload: "payload".into(),
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            payload_format_indicator: None,
+            content_type: None,
+            response_topic: None,
+            correlation_data: None,
+            user_properties: Default::default(),
+            message_expiry_interval: None,
+            received_at_ms: STAMP.fetch_add(1, Ordering::Relaxed),
+            origin: Origin::Extension,
+        }),
+    }
+}
+
+/// Waits for a condition; panics with a description after 30 s.
+pub async fn wait_for(what: &str, condition: impl Fn() -> bool, state: impl Fn() -> String) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < until, "no {what}: {}", state());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until all nodes hold the same state; the node that submitted last comes last.
+pub async fn wait_same_state(nodes: &[&TestNode]) {
+    let digests = || nodes.iter().map(|node| node.digests()).collect::<Vec<_>>();
+    let same = || {
+        let digests = digests();
+        digests.iter().all(|digest| *digest == digests[0])
+    };
+    wait_for("same state", same, || format!("{:?}", digests())).await;
+}
+
+/// Log lines of a failing test: set RUST_LOG.
+pub fn log() {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+}

@@ -1,0 +1,44 @@
+//! This node's own life as the cluster sees it: one that was declared dead, or cut off for too long, begins anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::{monotonic_ms, wall_ms};
+use super::node::Node;
+
+const LOOK: Duration = Duration::from_millis(250);
+
+pub async fn run(node: Arc<Node>) {
+    let mut meta_changed = node.meta.watch();
+    loop {
+        meta_changed.borrow_and_update();
+        let incarnation = node.incarnation();
+        if node.meta.is_dead(node.id, incarnation) {
+            renew(&node, "it was declared dead").await;
+        } else if node.is_established() && cut_off_ms(&node) > node.settings.majority_lost_ms() {
+            renew(&node, "it had no majority in reach for too long").await;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            changed = meta_changed.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+fn cut_off_ms(node: &Node) -> u64 {
+    node.meta_group().view().leaderless_ms(monotonic_ms())
+}
+
+/// The old incarnation's connections are over; a new one is in force before they are told.
+async fn renew(node: &Node, reason: &str) {
+    let storage = Arc::clone(&node.storage);
+    match tokio::task::spawn_blocking(move || storage.renew_incarnation(wall_ms())).await {
+        Ok(Ok(incarnation)) => {
+            tracing::warn!(old = node.incarnation(), new = incarnation, reason, "the node's incarnation ended");
+            node.set_incarnation(incarnation);
+            node.hooks.incarnation_lost();
+        }
+        Ok(Err(error)) => tracing::error!(%error, "the incarnation cannot be renewed"),
+        Err(error) => tracing::error!(%error, "the incarnation cannot be renewed"),
+    }
+}

@@ -1,0 +1,389 @@
+//! The cluster part of this node: its groups, shards and peers, and the tasks between them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::replica::{Incarnation, NodeId, ShardId};
+use crate::storage::Storage;
+
+use super::clock::wall_ms;
+use super::control::Control;
+use super::group::{Group, META_GROUP, raft_config};
+use super::handle::ClusterError;
+use super::meta::Meta;
+use super::raft::network::Network;
+use super::raft::rpc::{Request, Response};
+use super::raft::state_machine::Machine;
+use super::raft::{PeerNode, TypeConfig};
+use super::shard::Shard;
+use super::submit::{Proposer, proposer};
+use super::transport::{Receiver, Transport};
+use super::{ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, liveness, membership, node_id, ticker};
+
+/// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
+const CONTROLS_MAX: usize = 1024;
+/// Before leadership is handed over again that was not taken.
+const HAND_OVER_RETRY: Duration = Duration::from_millis(200);
+
+/// Everything the cluster part of a node consists of.
+pub struct Node {
+    pub id: NodeId,
+    pub settings: ClusterSettings,
+    pub storage: Arc<Storage>,
+    pub hooks: Arc<dyn Hooks>,
+    /// `None` in a cluster of one.
+    pub transport: Option<Arc<Transport>>,
+    incarnation: AtomicU64,
+    /// By group index.
+    pub groups: Vec<Arc<Group>>,
+    /// By shard number.
+    pub shards: Vec<Arc<Shard>>,
+    proposers: Vec<Proposer>,
+    pub meta: Arc<Meta>,
+    cluster_id: watch::Sender<Option<String>>,
+    /// Rung when a link to a peer breaks.
+    pub link_bell: Notify,
+    controls: mpsc::Sender<(NodeId, Control)>,
+    /// Promises received, as founder to be.
+    pub promises: Mutex<BTreeMap<NodeId, String>>,
+    /// Looked at now and then, so that asking costs nothing.
+    ready: AtomicBool,
+    /// What readiness waits for, and since when.
+    waiting_for: Mutex<Option<(String, u64)>>,
+    pub cancel: CancellationToken,
+}
+
+impl Node {
+    /// Loads all state, starts all groups and, in a cluster of several, the peer transport.
+    pub async fn start(
+        settings: ClusterSettings,
+        storage: Arc<Storage>,
+        hooks: Arc<dyn Hooks>,
+    ) -> Result<Arc<Self>, ClusterError> {
+        let identity = storage.identity();
+        let id = node_id(&settings.node_name);
+        let listener = listen(&settings).await?;
+        let transport = listener.as_ref().map(|_| {
+            let silence = Duration::from_millis(settings.silence_ms());
+            let transport =
+                Transport::new(&settings.node_name, &settings.advertised, identity.incarnation, &settings.secret, silence);
+            transport.set_identity(identity.incarnation, identity.cluster_id.clone());
+            transport
+        });
+
+        let config = raft_config(&settings)?;
+        let network = |group| Network { transport: transport.clone(), node: id, group };
+        let meta_store = storage.state(META_GROUP)?;
+        let meta = Meta::load(meta_store.as_ref())?;
+        let machine: Arc<dyn Machine> = Arc::clone(&meta) as _;
+        let log = storage.log(META_GROUP)?;
+        let mut groups =
+            vec![Group::start(META_GROUP, network(META_GROUP), Arc::clone(&config), log, meta_store, machine).await?];
+        let mut shards = Vec::new();
+        let mut proposers = Vec::new();
+        for number in 0..settings.shards {
+            let group = number + 1;
+            let store = storage.state(group)?;
+            let shard = Shard::load(ShardId(number), id, identity.incarnation, store.as_ref(), Arc::clone(&hooks))?;
+            let machine: Arc<dyn Machine> = Arc::clone(&shard) as _;
+            let started = Group::start(group, network(group), Arc::clone(&config), storage.log(group)?, store, machine).await?;
+            let (proposer, batches) = Proposer::new();
+            tokio::spawn(proposer::run(started.raft.clone(), batches));
+            groups.push(started);
+            shards.push(shard);
+            proposers.push(proposer);
+        }
+        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot.
+        let may_vote = identity.cluster_id.is_some() || identity.promised_to.is_some() || transport.is_none();
+        groups.iter().for_each(|group| group.set_may_vote(may_vote));
+
+        let (controls, control_queue) = mpsc::channel(CONTROLS_MAX);
+        let node = Arc::new(Self {
+            id,
+            settings,
+            storage,
+            hooks,
+            transport,
+            incarnation: AtomicU64::new(identity.incarnation),
+            groups,
+            shards,
+            proposers,
+            meta,
+            cluster_id: watch::Sender::new(identity.cluster_id),
+            link_bell: Notify::new(),
+            controls,
+            promises: Mutex::default(),
+            ready: AtomicBool::new(false),
+            waiting_for: Mutex::default(),
+            cancel: CancellationToken::new(),
+        });
+        node.spawn_tasks(control_queue);
+        if let (Some(transport), Some(listener)) = (&node.transport, listener) {
+            let inbox = Arc::new(Inbox { node: Arc::downgrade(&node) });
+            transport.start(listener, &node.settings.seeds, inbox);
+        }
+        Ok(node)
+    }
+
+    fn spawn_tasks(self: &Arc<Self>, controls: mpsc::Receiver<(NodeId, Control)>) {
+        for group in &self.groups {
+            let shard = group.shard().and_then(|shard| self.shard(shard)).cloned();
+            let told = move |leads| {
+                if let Some(shard) = &shard {
+                    shard.set_leads(leads);
+                }
+            };
+            tokio::spawn(Arc::clone(group).watch_leader(told));
+        }
+        for (shard, proposer) in self.shards.iter().zip(&self.proposers) {
+            let Some(group) = self.group_of(shard.id) else { continue };
+            let run = Arc::clone(&shard.submitter).run(group.watch(), proposer.clone(), self.transport.clone());
+            self.spawn(run);
+        }
+        self.spawn(membership::handle_controls(Arc::clone(self), controls));
+        self.spawn(founding::run(Arc::clone(self)));
+        self.spawn(membership::keep_member(Arc::clone(self)));
+        self.spawn(liveness::run(Arc::clone(self)));
+        self.spawn(ticker::run(Arc::clone(self)));
+        if self.transport.is_some() {
+            self.spawn(failure_detector::run(Arc::clone(self)));
+            self.spawn(balancer::run(Arc::clone(self)));
+        }
+    }
+
+    /// Runs a task until the node stops.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let cancel = self.cancel.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Stops all tasks and links at once.
+    pub fn stop(&self) {
+        self.cancel.cancel();
+        self.shards.iter().for_each(|shard| shard.submitter.close());
+        if let Some(transport) = &self.transport {
+            transport.stop();
+        }
+    }
+
+    /// Hands the groups this node leads to its peers; returns when it leads none that another could lead.
+    pub async fn hand_over(&self) {
+        let Some(transport) = &self.transport else { return };
+        loop {
+            let mut left = false;
+            for group in &self.groups {
+                if let Some(next) = group.successor(|peer| transport.connected(peer)) {
+                    left = true;
+                    let _ = group.raft.trigger().transfer_leader(next).await;
+                }
+            }
+            if !left {
+                return;
+            }
+            tokio::time::sleep(HAND_OVER_RETRY).await;
+        }
+    }
+
+    /// Stops, and leaves everything applied on the disk.
+    pub async fn close(&self) {
+        self.stop();
+        for group in &self.groups {
+            if let Err(error) = group.raft.shutdown().await {
+                tracing::warn!(group = group.index, %error, "a group did not stop cleanly");
+            }
+            let Ok(store) = self.storage.state(group.index) else { continue };
+            match tokio::task::spawn_blocking(move || store.flush()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(group = group.index, %error, "the state was not flushed"),
+                Err(error) => tracing::error!(group = group.index, %error, "the state was not flushed"),
+            }
+        }
+    }
+
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation.load(Ordering::Acquire)
+    }
+
+    /// A new incarnation is in force: submissions of the old one are void.
+    pub fn set_incarnation(&self, incarnation: Incarnation) {
+        self.incarnation.store(incarnation, Ordering::Release);
+        self.shards.iter().for_each(|shard| shard.submitter.renew(incarnation));
+        if let Some(transport) = &self.transport {
+            transport.set_identity(incarnation, self.cluster_id());
+        }
+    }
+
+    pub fn cluster_id(&self) -> Option<String> {
+        self.cluster_id.borrow().clone()
+    }
+
+    pub fn watch_cluster_id(&self) -> watch::Receiver<Option<String>> {
+        self.cluster_id.subscribe()
+    }
+
+    /// Belongs to a cluster from now on, durably. Another one's id is refused.
+    pub async fn set_cluster_id(&self, id: &str) -> Result<(), ClusterError> {
+        let storage = Arc::clone(&self.storage);
+        let stored = id.to_owned();
+        tokio::task::spawn_blocking(move || storage.set_cluster_id(&stored))
+            .await
+            .map_err(|error| ClusterError::Raft(error.to_string()))??;
+        if let Some(transport) = &self.transport {
+            transport.set_identity(self.incarnation(), Some(id.to_owned()));
+        }
+        self.cluster_id.send_replace(Some(id.to_owned()));
+        Ok(())
+    }
+
+    pub fn meta_group(&self) -> &Arc<Group> {
+        &self.groups[usize::from(META_GROUP)]
+    }
+
+    pub fn shard(&self, shard: ShardId) -> Option<&Arc<Shard>> {
+        self.shards.get(usize::from(shard.0))
+    }
+
+    pub fn group_of(&self, shard: ShardId) -> Option<&Arc<Group>> {
+        self.groups.get(usize::from(shard.0) + 1)
+    }
+
+    /// This node as the Raft membership names it.
+    pub fn peer_node(&self) -> PeerNode {
+        PeerNode { name: self.settings.node_name.clone(), address: self.settings.advertised.clone() }
+    }
+
+    /// Its own incarnation is known to the cluster, and alive.
+    pub fn is_established(&self) -> bool {
+        self.meta.member(self.id).is_some_and(|own| own.alive && own.incarnation == self.incarnation())
+    }
+
+    /// Members of all groups, by the membership of meta.
+    pub fn raft_members(&self) -> BTreeMap<NodeId, PeerNode> {
+        members(&self.meta_group().metrics())
+    }
+
+    /// What readiness waits for.
+    pub fn not_ready_because(&self) -> Option<String> {
+        if self.cluster_id().is_none() {
+            return Some(match self.storage.identity().promised_to {
+                Some(founder) if founder != self.settings.node_name => {
+                    format!("{founder}, to which this node promised itself, to found the cluster")
+                }
+                _ => "the cluster to be founded or found".to_owned(),
+            });
+        }
+        for group in &self.groups {
+            let name = super::group::group_name(group.index);
+            if let Some(failure) = group.failure() {
+                return Some(format!("a restart: group {name} has stopped: {failure}"));
+            }
+            if group.view().reachable_leader().is_none() {
+                return Some(format!("a leader of group {name}"));
+            }
+            if !group.view().caught_up || group.lag() > READY_LAG_ENTRIES {
+                return Some(format!("group {name} to catch up"));
+            }
+        }
+        (!self.is_established()).then(|| "the cluster to know this node".to_owned())
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Updates what readiness waits for and since when.
+    pub fn waiting(&self) -> Option<(String, u64)> {
+        let reason = self.not_ready_because();
+        let mut waiting = self.waiting_for.lock();
+        match (reason, &*waiting) {
+            (Some(reason), Some((known, _))) if reason == *known => {}
+            (None, None) if self.is_ready() => {}
+            (reason, _) => {
+                match &reason {
+                    Some(reason) => tracing::info!(reason, "not ready: waits for"),
+                    None => tracing::info!("ready"),
+                }
+                *waiting = reason.map(|reason| (reason, wall_ms()));
+            }
+        }
+        self.ready.store(waiting.is_none(), Ordering::Relaxed);
+        waiting.clone()
+    }
+}
+
+/// A replica so many entries behind what is committed serves already.
+const READY_LAG_ENTRIES: u64 = 256;
+
+/// The members a group's metrics name.
+pub fn members(metrics: &openraft::RaftMetrics<TypeConfig>) -> BTreeMap<NodeId, PeerNode> {
+    metrics.membership_config.nodes().map(|(&node, known)| (node, known.clone())).collect()
+}
+
+async fn listen(settings: &ClusterSettings) -> Result<Option<TcpListener>, ClusterError> {
+    let Some(address) = settings.bind.filter(|_| settings.enabled) else { return Ok(None) };
+    let listener = TcpListener::bind(address).await.map_err(|source| ClusterError::Bind { address, source })?;
+    Ok(Some(listener))
+}
+
+/// What comes from peers. Holds the node weakly: the node owns the transport.
+struct Inbox {
+    node: Weak<Node>,
+}
+
+impl Receiver for Inbox {
+    fn call(&self, from: NodeId, group: u16, request: Request) -> BoxFuture<'static, Response> {
+        let group = self.node.upgrade().and_then(|node| node.groups.get(usize::from(group)).cloned());
+        async move {
+            match group {
+                Some(group) => group.execute(from, request).await,
+                None => Response::Refused("no such group here".to_owned()),
+            }
+        }
+        .boxed()
+    }
+
+    fn message(&self, from: NodeId, message: PeerMessage) {
+        let Some(node) = self.node.upgrade() else { return };
+        match message {
+            PeerMessage::Commands { shard, batch } => {
+                // Not taken (full) or not proposed (no leader): the origin sends again.
+                if let Some(proposer) = node.proposers.get(usize::from(shard.0)) {
+                    proposer.offer(batch);
+                }
+            }
+            message => node.hooks.peer_message(from, message),
+        }
+    }
+
+    fn control(&self, from: NodeId, control: Control) {
+        if let Some(node) = self.node.upgrade() {
+            let _ = node.controls.try_send((from, control));
+        }
+    }
+
+    fn link_up(&self, _peer: NodeId) {
+        if let Some(node) = self.node.upgrade() {
+            node.shards.iter().for_each(|shard| shard.submitter.wake());
+        }
+    }
+
+    fn link_down(&self, _peer: NodeId) {
+        if let Some(node) = self.node.upgrade() {
+            node.link_bell.notify_one();
+        }
+    }
+}

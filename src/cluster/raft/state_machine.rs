@@ -1,0 +1,143 @@
+//! openraft's state machine over a `Machine` (a shard or `meta`) and its `storage::StateStore`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::{Stream, StreamExt};
+use openraft::entry::RaftEntry;
+use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::type_config::alias::SnapshotOf;
+use openraft::{EntryPayload, OptionalSend};
+use serde::{Deserialize, Serialize};
+
+use crate::replica::state::Record;
+use crate::storage::StateStore;
+use crate::storage::state::Changes;
+
+use super::codec::{decode, encode};
+use super::snapshot::{SnapshotBuilder, SnapshotData};
+use super::type_config::{LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig};
+
+/// Entries applied before they are written and told: bounds a batch while a replica catches up.
+const APPLY_ENTRIES_MAX: usize = 64;
+
+/// What a group replicates. Called by one task at a time.
+pub trait Machine: Send + Sync + 'static {
+    /// Applies an entry; what it tells is held back until `publish`.
+    fn apply(&self, index: u64, payload: &Payload);
+    /// Records changed since the last call.
+    fn take_changes(&self) -> Changes;
+    /// The changes are written: tells what the entries applied since the last call said.
+    fn publish(&self);
+    /// All records.
+    fn records(&self) -> Vec<Record>;
+    /// Takes the place of the whole state, and tells.
+    fn replace(&self, records: &[Record]) -> io::Result<()>;
+}
+
+/// What is stored in one batch with the state: how far it is applied, and the membership by then.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct AppliedMarker {
+    pub log_id: Option<LogId>,
+    pub membership: StoredMembership,
+}
+
+/// One group's state machine.
+pub struct StateMachine {
+    machine: Arc<dyn Machine>,
+    store: Arc<dyn StateStore>,
+    applied: AppliedMarker,
+    /// False until openraft has read its initial state: until then it asks only what the snapshot covers.
+    serving: Arc<AtomicBool>,
+}
+
+impl StateMachine {
+    /// Takes over a machine that was loaded from `store`. What is stored is flushed, so it counts as a snapshot.
+    pub async fn new(machine: Arc<dyn Machine>, store: Arc<dyn StateStore>, serving: Arc<AtomicBool>) -> io::Result<Self> {
+        let applied = match store.applied().map_err(io::Error::other)? {
+            Some(bytes) => decode(&bytes)?,
+            None => AppliedMarker::default(),
+        };
+        let flushed = Arc::clone(&store);
+        tokio::task::spawn_blocking(move || flushed.flush()).await?.map_err(io::Error::other)?;
+        Ok(Self { machine, store, applied, serving })
+    }
+
+    fn meta(&self) -> SnapshotMeta {
+        SnapshotMeta { last_log_id: self.applied.log_id, last_membership: self.applied.membership.clone() }
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let changes = self.machine.take_changes();
+        self.store.write(changes, encode(&self.applied)?).map_err(io::Error::other)?;
+        self.machine.publish();
+        Ok(())
+    }
+}
+
+impl RaftStateMachine<TypeConfig> for StateMachine {
+    type SnapshotData = SnapshotData;
+    type SnapshotBuilder = SnapshotBuilder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
+        Ok((self.applied.log_id, self.applied.membership.clone()))
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
+    where
+        Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
+    {
+        let mut responders = Vec::new();
+        let mut unwritten = 0;
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            let log_id = entry.log_id();
+            match &entry.payload {
+                EntryPayload::Blank => {}
+                EntryPayload::Normal(payload) => self.machine.apply(log_id.index(), payload),
+                EntryPayload::Membership(membership) => {
+                    self.applied.membership = StoredMembership::new(Some(log_id), membership.clone());
+                }
+            }
+            self.applied.log_id = Some(log_id);
+            responders.extend(responder);
+            unwritten += 1;
+            if unwritten == APPLY_ENTRIES_MAX {
+                self.write()?;
+                unwritten = 0;
+                responders.drain(..).for_each(|responder| responder.send(()));
+            }
+        }
+        if unwritten > 0 {
+            self.write()?;
+        }
+        responders.into_iter().for_each(|responder| responder.send(()));
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self::SnapshotBuilder {
+        SnapshotBuilder { store: Arc::clone(&self.store), meta: self.meta() }
+    }
+
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: SnapshotData) -> Result<(), io::Error> {
+        let applied = AppliedMarker { log_id: meta.last_log_id, membership: meta.last_membership.clone() };
+        let marker = encode(&applied)?;
+        let store = Arc::clone(&self.store);
+        let records = Arc::clone(&snapshot.records);
+        tokio::task::spawn_blocking(move || store.replace(&mut records.iter().cloned(), marker))
+            .await?
+            .map_err(io::Error::other)?;
+        self.applied = applied;
+        self.machine.replace(&snapshot.records)
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<TypeConfig, SnapshotData>>, io::Error> {
+        if self.applied.log_id.is_none() {
+            return Ok(None);
+        }
+        let records = if self.serving.load(Ordering::Acquire) { self.machine.records() } else { Vec::new() };
+        let snapshot = SnapshotData { records: Arc::new(records) };
+        Ok(Some(openraft::Snapshot { meta: self.meta(), snapshot }))
+    }
+}

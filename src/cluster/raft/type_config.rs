@@ -1,0 +1,58 @@
+//! The types openraft is instantiated with: one set for the meta group and all shards.
+
+use std::fmt;
+use std::sync::Arc;
+
+use openraft::type_config::alias::{EntryOf, LogIdOf, SnapshotMetaOf, StoredMembershipOf, VoteOf};
+use serde::{Deserialize, Serialize};
+
+use crate::replica::meta::MetaCommand;
+use crate::replica::{NodeId, Proposal};
+
+use super::state_machine::StateMachine;
+
+openraft::declare_raft_types!(
+    /// One configuration for all groups.
+    pub TypeConfig:
+        D = Payload,
+        R = (),
+        NodeId = NodeId,
+        Node = PeerNode,
+);
+
+pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
+pub type Entry = EntryOf<TypeConfig>;
+pub type LogId = LogIdOf<TypeConfig>;
+pub type Vote = VoteOf<TypeConfig>;
+pub type StoredMembership = StoredMembershipOf<TypeConfig>;
+pub type SnapshotMeta = SnapshotMetaOf<TypeConfig>;
+
+/// What an entry carries. openraft clones entries for each follower, so the content is shared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Payload {
+    Shard(Arc<Proposal>),
+    Meta(Vec<MetaCommand>),
+}
+
+impl fmt::Display for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shard(proposal) => write!(f, "{} batches", proposal.batches.len()),
+            Self::Meta(commands) => write!(f, "{} meta commands", commands.len()),
+        }
+    }
+}
+
+/// A member as the Raft configuration names it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PeerNode {
+    pub name: String,
+    /// `host:port` of the peer transport.
+    pub address: String,
+}
+
+impl fmt::Display for PeerNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.address)
+    }
+}

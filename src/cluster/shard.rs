@@ -1,0 +1,106 @@
+//! A shard on this node: its state, what applying it tells, and the way in.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::replica::event::Applied;
+use crate::replica::state::Record;
+use crate::replica::{Incarnation, NodeId, ShardId, State};
+use crate::storage::state::Changes;
+use crate::storage::{StateStore, StorageError};
+
+use super::Hooks;
+use super::raft::Payload;
+use super::raft::state_machine::Machine;
+use super::submit::Submitter;
+
+/// One shard's replica.
+pub struct Shard {
+    pub id: ShardId,
+    pub state: RwLock<State>,
+    pub submitter: Arc<Submitter>,
+    /// What was applied and is not told yet.
+    untold: Mutex<Applied>,
+    leads: AtomicBool,
+    hooks: Arc<dyn Hooks>,
+}
+
+impl Shard {
+    /// Loads the stored state and tells that it is there.
+    pub fn load(
+        id: ShardId,
+        node: NodeId,
+        incarnation: Incarnation,
+        store: &dyn StateStore,
+        hooks: Arc<dyn Hooks>,
+    ) -> Result<Arc<Self>, StorageError> {
+        let mut state = State::new(id);
+        store.load(&mut |key, value| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string())))?;
+        state.finish_load();
+        hooks.shard_loaded(id, &state);
+        Ok(Arc::new(Self {
+            id,
+            state: RwLock::new(state),
+            submitter: Arc::new(Submitter::new(id, node, incarnation)),
+            untold: Mutex::default(),
+            leads: AtomicBool::new(false),
+            hooks,
+        }))
+    }
+
+    pub fn set_leads(&self, leads: bool) {
+        self.leads.store(leads, Ordering::Release);
+        self.hooks.leadership(self.id, leads);
+    }
+
+    pub fn leads(&self) -> bool {
+        self.leads.load(Ordering::Acquire)
+    }
+}
+
+impl Machine for Shard {
+    fn apply(&self, index: u64, payload: &Payload) {
+        let Payload::Shard(proposal) = payload else {
+            tracing::error!(index, shard = self.id.0, "an entry of another group is ignored");
+            return;
+        };
+        let mut applied = self.state.write().apply(index, proposal);
+        let mut untold = self.untold.lock();
+        untold.answers.append(&mut applied.answers);
+        untold.events.append(&mut applied.events);
+    }
+
+    fn take_changes(&self) -> Changes {
+        self.state.write().take_changes()
+    }
+
+    fn publish(&self) {
+        let Applied { answers, events } = std::mem::take(&mut *self.untold.lock());
+        if !events.is_empty() {
+            self.hooks.applied(self.id, &events, self.leads());
+        }
+        self.submitter.complete(answers, |node, incarnation| self.state.read().applied_seq(node, incarnation));
+    }
+
+    fn records(&self) -> Vec<Record> {
+        self.state.read().records().collect()
+    }
+
+    fn replace(&self, records: &[Record]) -> io::Result<()> {
+        let mut state = State::new(self.id);
+        for (key, value) in records {
+            state.load(key, value).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+        state.finish_load();
+        {
+            let mut present = self.state.write();
+            *present = state;
+            self.hooks.shard_loaded(self.id, &present);
+        }
+        self.publish();
+        Ok(())
+    }
+}

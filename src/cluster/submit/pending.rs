@@ -1,0 +1,242 @@
+//! Commands of this node on their way to one shard: numbered in the order they were submitted, kept until their outcome is applied here.
+//!
+//! A command gets its number when it is first sent, together with others in a batch that never changes again: so it can be sent to
+//! another leader as often as needed (the replica takes each number once), and a command that was never sent can be withdrawn without
+//! leaving a gap.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::cluster::SubmitError;
+use crate::replica::event::{Answer, Outcome};
+use crate::replica::{Batch, Command, Incarnation, NodeId};
+
+use super::estimate::{BYTES_MAX, COMMANDS_MAX, command_bytes};
+
+/// Commands waiting for one shard.
+pub const PENDING_COMMANDS_MAX: usize = 64 * 1024;
+/// Bytes of commands waiting for one shard, about.
+pub const PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Batches on their way at a time; what is submitted meanwhile goes together in the next.
+pub const WINDOW_BATCHES: usize = 4;
+/// A waiter is answered after so long without an outcome, if nothing moves.
+pub const GIVE_UP_MS: u64 = 10_000;
+
+pub type Waiter = oneshot::Sender<Result<Outcome, SubmitError>>;
+/// Waiters and what to tell them, to be told outside of any lock.
+pub type Told = Vec<(Waiter, Result<Outcome, SubmitError>)>;
+
+/// The queue of one shard.
+pub struct Pending {
+    node: NodeId,
+    incarnation: Incarnation,
+    next_seq: u64,
+    sent: VecDeque<Sent>,
+    /// The first of `sent` that the present leader has not been sent.
+    resend: usize,
+    unsent: VecDeque<Unsent>,
+    commands: usize,
+    bytes: usize,
+    progress_ms: u64,
+}
+
+struct Sent {
+    batch: Batch,
+    waiters: Vec<Option<Waiter>>,
+    bytes: usize,
+    submitted_ms: u64,
+}
+
+struct Unsent {
+    command: Command,
+    waiter: Option<Waiter>,
+    bytes: usize,
+    submitted_ms: u64,
+}
+
+impl Pending {
+    pub fn new(node: NodeId, incarnation: Incarnation) -> Self {
+        Self {
+            node,
+            incarnation,
+            next_seq: 1,
+            sent: VecDeque::new(),
+            resend: 0,
+            unsent: VecDeque::new(),
+            commands: 0,
+            bytes: 0,
+            progress_ms: 0,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.commands == 0
+    }
+
+    pub fn len(&self) -> usize {
+        self.commands
+    }
+
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// When a command was last completed, or the queue was empty.
+    pub fn progress_ms(&self) -> u64 {
+        self.progress_ms
+    }
+
+    /// Takes a command in. The end of a connection is taken in over the bound too: there are only as many as connections, and a lost
+    /// one would leave a session connected.
+    pub fn push(&mut self, command: Command, waiter: Option<Waiter>, now_ms: u64) -> Result<(), SubmitError> {
+        let full = self.commands >= PENDING_COMMANDS_MAX || self.bytes >= PENDING_BYTES_MAX;
+        if full && !matches!(command, Command::Disconnect { .. }) {
+            return Err(SubmitError::Overloaded);
+        }
+        if let Command::Connect(connect) = &command
+            && connect.connection.incarnation != self.incarnation
+        {
+            return Err(SubmitError::Unavailable);
+        }
+        if self.is_empty() {
+            self.progress_ms = now_ms;
+        }
+        let bytes = command_bytes(&command);
+        self.commands += 1;
+        self.bytes += bytes;
+        self.unsent.push_back(Unsent { command, waiter, bytes, submitted_ms: now_ms });
+        Ok(())
+    }
+
+    /// The batch to be sent next, the same again until `batch_sent`.
+    pub fn next_batch(&mut self) -> Option<Batch> {
+        if let Some(sent) = self.sent.get(self.resend) {
+            return Some(sent.batch.clone());
+        }
+        if self.sent.len() >= WINDOW_BATCHES || self.unsent.is_empty() {
+            return None;
+        }
+        let sent = self.number_batch();
+        let batch = sent.batch.clone();
+        self.sent.push_back(sent);
+        Some(batch)
+    }
+
+    fn number_batch(&mut self) -> Sent {
+        let mut commands = Vec::new();
+        let mut waiters = Vec::new();
+        let mut bytes = 0;
+        let mut submitted_ms = u64::MAX;
+        while let Some(next) = self.unsent.front() {
+            if commands.len() >= COMMANDS_MAX || (!commands.is_empty() && bytes + next.bytes > BYTES_MAX) {
+                break;
+            }
+            let Some(next) = self.unsent.pop_front() else { break };
+            bytes += next.bytes;
+            submitted_ms = submitted_ms.min(next.submitted_ms);
+            commands.push(next.command);
+            waiters.push(next.waiter);
+        }
+        let first_seq = self.next_seq;
+        self.next_seq += commands.len() as u64;
+        let batch = Batch { node: self.node, incarnation: self.incarnation, first_seq, commands: Arc::new(commands) };
+        Sent { batch, waiters, bytes, submitted_ms }
+    }
+
+    /// The batch that begins with this number is on its way (unless everything was rewound or completed meanwhile).
+    pub fn batch_sent(&mut self, first_seq: u64) {
+        if self.sent.get(self.resend).is_some_and(|sent| sent.batch.first_seq == first_seq) {
+            self.resend += 1;
+        }
+    }
+
+    /// Everything not completed is to be sent again, from the oldest on.
+    pub fn rewind(&mut self) {
+        self.resend = 0;
+    }
+
+    /// Outcomes applied here. What is applied by `applied_seq` but has none among `answers` was skipped by a snapshot.
+    pub fn complete(&mut self, answers: Vec<Answer>, applied_seq: u64, now_ms: u64) -> Told {
+        let mut told = Told::new();
+        let mut applied_seq = applied_seq;
+        for answer in answers {
+            if answer.node != self.node || answer.incarnation != self.incarnation {
+                continue;
+            }
+            applied_seq = applied_seq.max(answer.seq);
+            if let Some(waiter) = self.waiter(answer.seq) {
+                told.push((waiter, Ok(answer.outcome)));
+            }
+        }
+        while let Some(front) = self.sent.front() {
+            if front.last_seq() > applied_seq {
+                break;
+            }
+            let Some(done) = self.sent.pop_front() else { break };
+            self.resend = self.resend.saturating_sub(1);
+            self.commands -= done.waiters.len();
+            self.bytes -= done.bytes;
+            self.progress_ms = now_ms;
+            told.extend(done.waiters.into_iter().flatten().map(|waiter| (waiter, Err(SubmitError::Unknown))));
+        }
+        told
+    }
+
+    fn waiter(&mut self, seq: u64) -> Option<Waiter> {
+        let sent = self.sent.iter_mut().find(|sent| sent.batch.first_seq <= seq && seq <= sent.last_seq())?;
+        let at = usize::try_from(seq - sent.batch.first_seq).ok()?;
+        sent.waiters.get_mut(at)?.take()
+    }
+
+    /// Answers who has waited too long: withdrawn if never sent, of unknown outcome otherwise (the command stays and may yet apply).
+    /// Commands nobody waits for stay.
+    pub fn give_up(&mut self, now_ms: u64) -> Told {
+        let late = |submitted_ms: u64| now_ms.saturating_sub(submitted_ms) >= GIVE_UP_MS;
+        let mut told = Told::new();
+        for sent in self.sent.iter_mut().filter(|sent| late(sent.submitted_ms)) {
+            told.extend(sent.waiters.iter_mut().filter_map(Option::take).map(|waiter| (waiter, Err(SubmitError::Unknown))));
+        }
+        if !self.unsent.front().is_some_and(|oldest| late(oldest.submitted_ms)) {
+            return told;
+        }
+        for mut unsent in std::mem::take(&mut self.unsent) {
+            match unsent.waiter.take() {
+                Some(waiter) if late(unsent.submitted_ms) => {
+                    self.commands -= 1;
+                    self.bytes -= unsent.bytes;
+                    told.push((waiter, Err(SubmitError::Unavailable)));
+                }
+                waiter => self.unsent.push_back(Unsent { waiter, ..unsent }),
+            }
+        }
+        told
+    }
+
+    /// A new incarnation: everything of the old one is void.
+    pub fn renew(&mut self, incarnation: Incarnation) -> Told {
+        let sent = self.sent.drain(..).flat_map(|sent| sent.waiters).flatten();
+        let unsent = self.unsent.drain(..).filter_map(|unsent| unsent.waiter);
+        let told = sent.chain(unsent).map(|waiter| (waiter, Err(SubmitError::Unknown))).collect();
+        *self = Self::new(self.node, incarnation);
+        told
+    }
+}
+
+impl Sent {
+    fn last_seq(&self) -> u64 {
+        self.batch.first_seq + self.waiters.len() as u64 - 1
+    }
+}
+
+/// Tells waiters; one that is gone is no matter.
+pub fn tell(told: Told) {
+    for (waiter, result) in told {
+        let _ = waiter.send(result);
+    }
+}
+
+#[cfg(test)]
+#[path = "pending_test.rs"]
+mod pending_test;

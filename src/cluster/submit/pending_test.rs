@@ -1,0 +1,180 @@
+use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::*;
+
+type Waiting = Receiver<Result<Outcome, SubmitError>>;
+
+fn command() -> Command {
+    Command::Expire { limit: 1 }
+}
+
+fn pending() -> Pending {
+    Pending::new(1, 100)
+}
+
+fn push(pending: &mut Pending, now_ms: u64) -> Waiting {
+    let (waiter, waiting) = oneshot::channel();
+    pending.push(command(), Some(waiter), now_ms).unwrap();
+    waiting
+}
+
+fn send(pending: &mut Pending) -> Option<(u64, usize)> {
+    let batch = pending.next_batch()?;
+    pending.batch_sent(batch.first_seq);
+    Some((batch.first_seq, batch.commands.len()))
+}
+
+fn answer(seq: u64) -> Answer {
+    Answer { node: 1, incarnation: 100, seq, outcome: Outcome::Done }
+}
+
+#[test]
+fn commands_are_numbered_from_one_in_order() {
+    let mut pending = pending();
+    let _a = push(&mut pending, 0);
+    assert_eq!(send(&mut pending), Some((1, 1)));
+    let _b = push(&mut pending, 0);
+    let _c = push(&mut pending, 0);
+    assert_eq!(send(&mut pending), Some((2, 2)));
+    assert_eq!(send(&mut pending), None);
+}
+
+#[test]
+fn an_answer_reaches_its_waiter_and_frees_the_place() {
+    let mut pending = pending();
+    let mut a = push(&mut pending, 0);
+    let mut b = push(&mut pending, 0);
+    send(&mut pending);
+    tell(pending.complete(vec![answer(1)], 1, 5));
+    assert_eq!(a.try_recv().unwrap(), Ok(Outcome::Done));
+    assert_eq!(b.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!(pending.len(), 2);
+    tell(pending.complete(vec![answer(2)], 2, 6));
+    assert_eq!(b.try_recv().unwrap(), Ok(Outcome::Done));
+    assert!(pending.is_empty());
+    assert_eq!(pending.progress_ms(), 6);
+}
+
+#[test]
+fn answers_for_others_are_none_of_ours() {
+    let mut pending = pending();
+    let mut a = push(&mut pending, 0);
+    send(&mut pending);
+    let other_node = Answer { node: 2, ..answer(1) };
+    let other_run = Answer { incarnation: 99, ..answer(1) };
+    tell(pending.complete(vec![other_node, other_run], 0, 0));
+    assert_eq!(a.try_recv(), Err(TryRecvError::Empty));
+}
+
+#[test]
+fn a_rewind_sends_the_same_batches_again() {
+    let mut pending = pending();
+    let _a = push(&mut pending, 0);
+    send(&mut pending);
+    let _b = push(&mut pending, 0);
+    send(&mut pending);
+    let _c = push(&mut pending, 0);
+    pending.rewind();
+    assert_eq!(send(&mut pending), Some((1, 1)));
+    tell(pending.complete(vec![answer(1)], 1, 0));
+    assert_eq!(send(&mut pending), Some((2, 1)));
+    assert_eq!(send(&mut pending), Some((3, 1)));
+}
+
+#[test]
+fn a_batch_not_sent_is_given_again() {
+    let mut pending = pending();
+    let _a = push(&mut pending, 0);
+    assert_eq!(pending.next_batch().unwrap().first_seq, 1);
+    assert_eq!(send(&mut pending), Some((1, 1)));
+}
+
+#[test]
+fn the_window_makes_later_commands_go_together() {
+    let mut pending = pending();
+    let waiting: Vec<_> = (0..WINDOW_BATCHES)
+        .map(|_| {
+            let waiting = push(&mut pending, 0);
+            send(&mut pending);
+            waiting
+        })
+        .collect();
+    let _more: Vec<_> = (0..10).map(|_| push(&mut pending, 0)).collect();
+    assert_eq!(send(&mut pending), None);
+    tell(pending.complete(vec![answer(1)], 1, 0));
+    assert_eq!(send(&mut pending), Some((waiting.len() as u64 + 1, 10)));
+}
+
+#[test]
+fn what_a_snapshot_skipped_is_unknown() {
+    let mut pending = pending();
+    let mut a = push(&mut pending, 0);
+    send(&mut pending);
+    let mut b = push(&mut pending, 0);
+    tell(pending.complete(Vec::new(), 1, 0));
+    assert_eq!(a.try_recv().unwrap(), Err(SubmitError::Unknown));
+    assert_eq!(b.try_recv(), Err(TryRecvError::Empty));
+}
+
+#[test]
+fn giving_up_withdraws_only_what_was_never_sent() {
+    let mut pending = pending();
+    let mut sent = push(&mut pending, 0);
+    send(&mut pending);
+    let mut late = push(&mut pending, 0);
+    pending.push(command(), None, 0).unwrap();
+    let mut young = push(&mut pending, GIVE_UP_MS);
+    tell(pending.give_up(GIVE_UP_MS - 1));
+    assert_eq!(sent.try_recv(), Err(TryRecvError::Empty));
+    tell(pending.give_up(GIVE_UP_MS));
+    assert_eq!(sent.try_recv().unwrap(), Err(SubmitError::Unknown));
+    assert_eq!(late.try_recv().unwrap(), Err(SubmitError::Unavailable));
+    assert_eq!(young.try_recv(), Err(TryRecvError::Empty));
+    pending.rewind();
+    assert_eq!(send(&mut pending), Some((1, 1)));
+    assert_eq!(send(&mut pending), Some((2, 2)));
+}
+
+#[test]
+fn a_new_incarnation_begins_at_one_and_the_old_is_unknown() {
+    let mut pending = pending();
+    let mut a = push(&mut pending, 0);
+    send(&mut pending);
+    let mut b = push(&mut pending, 0);
+    tell(pending.renew(101));
+    assert_eq!(a.try_recv().unwrap(), Err(SubmitError::Unknown));
+    assert_eq!(b.try_recv().unwrap(), Err(SubmitError::Unknown));
+    let _c = push(&mut pending, 0);
+    let batch = pending.next_batch().unwrap();
+    assert_eq!((batch.incarnation, batch.first_seq), (101, 1));
+}
+
+#[test]
+fn a_full_queue_refuses_all_but_the_end_of_connections() {
+    let mut pending = pending();
+    for _ in 0..PENDING_COMMANDS_MAX {
+        pending.push(command(), None, 0).unwrap();
+    }
+    assert_eq!(pending.push(command(), None, 0), Err(SubmitError::Overloaded));
+    let disconnect = Command::Disconnect {
+        client: "c".into(),
+        connection: crate::replica::ConnectionRef { node: 1, incarnation: 100, connection: 1 },
+        initiator: crate::signal::Initiator::Client,
+        reason_code: None,
+        will: false,
+        session_expiry_interval_s: None,
+        sent_seq: 0,
+    };
+    assert_eq!(pending.push(disconnect, None, 0), Ok(()));
+}
+
+#[test]
+fn batches_are_bounded() {
+    let mut pending = pending();
+    for _ in 0..COMMANDS_MAX + 1 {
+        pending.push(command(), None, 0).unwrap();
+    }
+    assert_eq!(send(&mut pending), Some((1, COMMANDS_MAX)));
+    assert_eq!(send(&mut pending), Some((COMMANDS_MAX as u64 + 1, 1)));
+}

@@ -1,0 +1,120 @@
+//! What the leader of a shard submits by itself: expiry, the trimming of its outbox, the end of dead incarnations. And snapshots by
+//! the size of the log, on every node.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::replica::{Command, Incarnation, NodeId, Position, ShardId};
+
+use super::clock::wall_ms;
+use super::group::{Group, SNAPSHOT_LOG_BYTES};
+use super::node::Node;
+use super::shard::Shard;
+
+const TICK: Duration = Duration::from_millis(100);
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// Things that are due done in one command; more follow at once.
+const EXPIRE_LIMIT: u32 = 1_000;
+
+/// What is submitted for one shard and has no outcome yet.
+#[derive(Default)]
+struct InHand {
+    expire: bool,
+    trim: bool,
+    dead: HashSet<(NodeId, Incarnation)>,
+}
+
+pub async fn run(node: Arc<Node>) {
+    let in_hand: Vec<Arc<Mutex<InHand>>> = node.shards.iter().map(|_| Arc::default()).collect();
+    let mut trimmed = Instant::now();
+    let mut logged: Vec<u64> = node.groups.iter().map(|_| 0).collect();
+    let mut meta_changed = node.meta.watch();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => {}
+            changed = meta_changed.changed() => if changed.is_err() { return },
+        }
+        node.waiting();
+        let trim = trimmed.elapsed() >= TRIM_INTERVAL;
+        if trim {
+            trimmed = Instant::now();
+        }
+        for (shard, in_hand) in node.shards.iter().zip(&in_hand) {
+            if shard.leads() {
+                expire(&node, shard, in_hand);
+                end_dead(&node, shard, in_hand);
+                if trim {
+                    trim_outbox(&node, shard, in_hand);
+                }
+            }
+        }
+        for (group, logged) in node.groups.iter().zip(&mut logged) {
+            snapshot_by_bytes(group, logged).await;
+        }
+    }
+}
+
+fn expire(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
+    let due = shard.state.read().next_expiry_ms().is_some_and(|at_ms| at_ms <= wall_ms());
+    if due && !std::mem::replace(&mut in_hand.lock().expire, true) {
+        submit(node, shard, Command::Expire { limit: EXPIRE_LIMIT }, in_hand, |in_hand| in_hand.expire = false);
+    }
+}
+
+/// Submits the end of incarnations with connections here that `meta` knows to be dead.
+fn end_dead(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
+    let known = shard.state.read().incarnations();
+    for (of, incarnation) in known {
+        if node.meta.is_dead(of, incarnation) && in_hand.lock().dead.insert((of, incarnation)) {
+            let command = Command::NodeDown { node: of, incarnation };
+            submit(node, shard, command, in_hand, move |in_hand| {
+                in_hand.dead.remove(&(of, incarnation));
+            });
+        }
+    }
+}
+
+fn trim_outbox(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
+    let through = taken_by_all(node, shard.id);
+    let (last, trimmed) = shard.state.read().outbox_bounds();
+    let through = through.min(last);
+    if through > trimmed && !std::mem::replace(&mut in_hand.lock().trim, true) {
+        submit(node, shard, Command::TrimOutbox { through }, in_hand, |in_hand| in_hand.trim = false);
+    }
+}
+
+/// How far every shard has taken a shard's outbox. A replica here may be behind: then it says less, never more.
+fn taken_by_all(node: &Node, source: ShardId) -> Position {
+    node.shards.iter().map(|shard| shard.state.read().taken(source)).min().unwrap_or_default()
+}
+
+fn submit(
+    node: &Arc<Node>,
+    shard: &Arc<Shard>,
+    command: Command,
+    in_hand: &Arc<Mutex<InHand>>,
+    done: impl FnOnce(&mut InHand) + Send + 'static,
+) {
+    let Some(group) = node.group_of(shard.id) else { return };
+    let submitted = shard.submitter.submit(command, &group.view());
+    let in_hand = Arc::clone(in_hand);
+    tokio::spawn(async move {
+        if let Ok(outcome) = submitted {
+            let _ = outcome.await;
+        }
+        done(&mut in_hand.lock());
+    });
+}
+
+async fn snapshot_by_bytes(group: &Group, logged: &mut u64) {
+    let appended = group.appended_bytes();
+    if appended.saturating_sub(*logged) >= SNAPSHOT_LOG_BYTES {
+        *logged = appended;
+        if let Err(error) = group.raft.trigger().snapshot().await {
+            tracing::debug!(group = group.index, %error, "no snapshot");
+        }
+    }
+}

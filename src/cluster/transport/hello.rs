@@ -1,0 +1,237 @@
+//! The first exchange on a peer connection: who is there, and that both know the cluster's secret.
+//!
+//! ```text
+//! dialer                                   acceptor
+//!   Hello{who, class, nonce}       ->
+//!                                  <-      Challenge{who, nonce} | Refused
+//!   Proof{mac of both, "dialer"}   ->
+//!                                  <-      Welcome{mac of both, "acceptor"} | Refused
+//! ```
+//!
+//! The secret itself never travels; the nonces make each proof good for one connection, the role words keep a proof from being
+//! played back to its maker. The dialer proves itself first, so a stranger learns nothing made with the secret.
+
+use std::io;
+
+use hmac::{Hmac, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::cluster::raft::codec::encode;
+use crate::replica::Incarnation;
+
+use super::frame::{Class, HELLO_FRAME_BYTES_MAX, read_frame, write_frame};
+
+/// Protocol versions this program speaks.
+pub const VERSION_MIN: u16 = 1;
+pub const VERSION_MAX: u16 = 1;
+
+/// Who a node says it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    pub name: String,
+    /// `host:port` others reach it at.
+    pub address: String,
+    pub incarnation: Incarnation,
+    pub cluster_id: Option<String>,
+    /// Drawn when the process started: tells a node that dialed itself from one that took its name.
+    pub process: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Hello {
+    version_min: u16,
+    version_max: u16,
+    class: Class,
+    who: Introduction,
+    nonce: [u8; 32],
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Challenge {
+    Challenge { version: u16, who: Introduction, nonce: [u8; 32] },
+    Refused(Refusal),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Proof {
+    mac: [u8; 32],
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Verdict {
+    Welcome { mac: [u8; 32] },
+    Refused(Refusal),
+}
+
+/// Why two nodes do not talk; both log it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    #[error("protocol versions {theirs_min}..={theirs_max} and {ours_min}..={ours_max} have none in common")]
+    Version { theirs_min: u16, theirs_max: u16, ours_min: u16, ours_max: u16 },
+    #[error("the cluster secrets differ")]
+    Secret,
+    #[error("the dialer belongs to cluster {dialer}, the acceptor to cluster {acceptor}")]
+    ClusterId { dialer: String, acceptor: String },
+    #[error("the name {name} is used by another running node")]
+    NameClash { name: String },
+    #[error("a node dialed itself")]
+    Itself,
+}
+
+/// Why an exchange came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum HelloError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("refused by the peer: {0}")]
+    RefusedByPeer(Refusal),
+    #[error("refused: {0}")]
+    Refused(Refusal),
+}
+
+/// Dials: returns who answered.
+pub async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    us: Introduction,
+    class: Class,
+    secret: &str,
+) -> Result<Introduction, HelloError> {
+    let hello = Hello { version_min: VERSION_MIN, version_max: VERSION_MAX, class, who: us, nonce: rand::random() };
+    write_frame(stream, &hello).await?;
+    let (version, who, nonce) = match read_frame(stream, HELLO_FRAME_BYTES_MAX).await? {
+        Challenge::Challenge { version, who, nonce } => (version, who, nonce),
+        Challenge::Refused(refusal) => return Err(HelloError::RefusedByPeer(refusal)),
+    };
+    let transcript = transcript(&hello, version, &who, &nonce)?;
+    write_frame(stream, &Proof { mac: mac_bytes(secret, "dialer", &transcript) }).await?;
+    match read_frame(stream, HELLO_FRAME_BYTES_MAX).await? {
+        Verdict::Welcome { mac } if verify(secret, "acceptor", &transcript, &mac) => Ok(who),
+        Verdict::Welcome { .. } => Err(HelloError::Refused(Refusal::Secret)),
+        Verdict::Refused(refusal) => Err(HelloError::RefusedByPeer(refusal)),
+    }
+}
+
+/// Accepts: returns who dialed and for what. `admit` has the last word on a peer that proved itself.
+pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    us: Introduction,
+    secret: &str,
+    admit: impl FnOnce(&Introduction) -> Result<(), Refusal>,
+) -> Result<(Introduction, Class), HelloError> {
+    let hello: Hello = read_frame(stream, HELLO_FRAME_BYTES_MAX).await?;
+    let Some(version) = common_version(&hello) else {
+        let refusal = Refusal::Version {
+            theirs_min: hello.version_min,
+            theirs_max: hello.version_max,
+            ours_min: VERSION_MIN,
+            ours_max: VERSION_MAX,
+        };
+        write_frame(stream, &Challenge::Refused(refusal.clone())).await?;
+        return Err(HelloError::Refused(refusal));
+    };
+    let nonce: [u8; 32] = rand::random();
+    let transcript = transcript(&hello, version, &us, &nonce)?;
+    write_frame(stream, &Challenge::Challenge { version, who: us, nonce }).await?;
+    let proof: Proof = read_frame(stream, HELLO_FRAME_BYTES_MAX).await?;
+    let verdict = if verify(secret, "dialer", &transcript, &proof.mac) { admit(&hello.who) } else { Err(Refusal::Secret) };
+    match verdict {
+        Ok(()) => {
+            write_frame(stream, &Verdict::Welcome { mac: mac_bytes(secret, "acceptor", &transcript) }).await?;
+            Ok((hello.who, hello.class))
+        }
+        Err(refusal) => {
+            write_frame(stream, &Verdict::Refused(refusal.clone())).await?;
+            Err(HelloError::Refused(refusal))
+        }
+    }
+}
+
+fn common_version(hello: &Hello) -> Option<u16> {
+    let version = hello.version_max.min(VERSION_MAX);
+    (version >= hello.version_min.max(VERSION_MIN)).then_some(version)
+}
+
+fn transcript(hello: &Hello, version: u16, acceptor: &Introduction, nonce: &[u8; 32]) -> io::Result<Vec<u8>> {
+    encode(&(hello, version, acceptor, nonce))
+}
+
+fn keyed(secret: &str, role: &str, transcript: &[u8]) -> Option<Hmac<Sha256>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).ok()?;
+    mac.update(role.as_bytes());
+    mac.update(&[0]);
+    mac.update(transcript);
+    Some(mac)
+}
+
+fn mac_bytes(secret: &str, role: &str, transcript: &[u8]) -> [u8; 32] {
+    keyed(secret, role, transcript).map_or([0; 32], |mac| mac.finalize().into_bytes().into())
+}
+
+/// Compares in constant time.
+fn verify(secret: &str, role: &str, transcript: &[u8], mac: &[u8; 32]) -> bool {
+    keyed(secret, role, transcript).is_some_and(|expected| expected.verify_slice(mac).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(name: &str) -> Introduction {
+        Introduction { name: name.into(), address: format!("{name}:1"), incarnation: 1, cluster_id: None, process: 1 }
+    }
+
+    async fn exchange(
+        dialer_secret: &str,
+        acceptor_secret: &str,
+        admit: Result<(), Refusal>,
+    ) -> (Result<Introduction, HelloError>, Result<(Introduction, Class), HelloError>) {
+        let (mut a, mut b) = tokio::io::duplex(16 * 1024);
+        tokio::join!(dial(&mut a, who("a"), Class::Messages, dialer_secret), accept(&mut b, who("b"), acceptor_secret, |_| admit),)
+    }
+
+    #[tokio::test]
+    async fn nodes_with_one_secret_learn_each_other() {
+        let (dialer, acceptor) = exchange("s", "s", Ok(())).await;
+        assert_eq!(dialer.unwrap(), who("b"));
+        assert_eq!(acceptor.unwrap(), (who("a"), Class::Messages));
+    }
+
+    #[tokio::test]
+    async fn another_secret_is_refused_with_the_reason_on_both_sides() {
+        let (dialer, acceptor) = exchange("s", "t", Ok(())).await;
+        assert!(matches!(dialer, Err(HelloError::RefusedByPeer(Refusal::Secret))));
+        assert!(matches!(acceptor, Err(HelloError::Refused(Refusal::Secret))));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_acceptor_reaches_the_dialer() {
+        let clash = Refusal::NameClash { name: "a".into() };
+        let (dialer, _) = exchange("s", "s", Err(clash.clone())).await;
+        assert!(matches!(dialer, Err(HelloError::RefusedByPeer(reason)) if reason == clash));
+    }
+
+    #[tokio::test]
+    async fn an_acceptor_without_the_secret_cannot_pose() {
+        let (mut a, mut b) = tokio::io::duplex(16 * 1024);
+        let impostor = async {
+            let _: Hello = read_frame(&mut b, HELLO_FRAME_BYTES_MAX).await.unwrap();
+            let challenge = Challenge::Challenge { version: 1, who: who("b"), nonce: [0; 32] };
+            write_frame(&mut b, &challenge).await.unwrap();
+            let proof: Proof = read_frame(&mut b, HELLO_FRAME_BYTES_MAX).await.unwrap();
+            write_frame(&mut b, &Verdict::Welcome { mac: proof.mac }).await.unwrap();
+        };
+        let (dialer, ()) = tokio::join!(dial(&mut a, who("a"), Class::Consensus, "s"), impostor);
+        assert!(matches!(dialer, Err(HelloError::Refused(Refusal::Secret))));
+    }
+
+    #[test]
+    fn versions_must_overlap() {
+        let hello =
+            |min, max| Hello { version_min: min, version_max: max, class: Class::Messages, who: who("a"), nonce: [0; 32] };
+        assert_eq!(common_version(&hello(1, 9)), Some(1));
+        assert_eq!(common_version(&hello(2, 9)), None);
+        assert_eq!(common_version(&hello(0, 0)), None);
+    }
+}

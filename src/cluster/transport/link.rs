@@ -1,0 +1,265 @@
+//! One dialed connection to a peer, kept up.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use crate::cluster::raft::rpc::{Request, Response};
+
+use super::frame::{Class, FRAME_BYTES_MAX, Inbound, Outbound, frame, read_frame};
+use super::hello::{self, HelloError, Introduction};
+use super::peer::Peer;
+use super::{CallError, Transport};
+
+/// Frames waiting on one link.
+const QUEUE_FRAMES_MAX: usize = 8192;
+/// Bytes waiting on one link; one frame may pass it.
+const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Frames written between two flushes.
+const WRITE_FRAMES_MAX: usize = 64;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
+const PING_INTERVAL: Duration = Duration::from_millis(500);
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// The sending end of a link, up or down.
+#[derive(Default)]
+pub(super) struct Link {
+    queue: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
+    queued_bytes: Arc<AtomicUsize>,
+    calls: Mutex<HashMap<u64, oneshot::Sender<Response>>>,
+    next_call: AtomicU64,
+    epoch: AtomicU64,
+    refused: AtomicBool,
+}
+
+impl Link {
+    pub fn is_up(&self) -> bool {
+        self.queue.lock().is_some()
+    }
+
+    /// The last attempt to connect found nothing listening.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Queues a frame; false where the link is down or full.
+    pub fn send(&self, what: &Outbound) -> bool {
+        if !self.is_up() {
+            return false;
+        }
+        match frame(what) {
+            Ok(bytes) => self.send_bytes(bytes),
+            Err(error) => {
+                tracing::error!(%error, "a peer message cannot be encoded");
+                false
+            }
+        }
+    }
+
+    fn send_bytes(&self, bytes: Vec<u8>) -> bool {
+        if self.queued_bytes.load(Ordering::Relaxed) > QUEUE_BYTES_MAX {
+            return false;
+        }
+        let size = bytes.len();
+        let queue = self.queue.lock();
+        self.queued_bytes.fetch_add(size, Ordering::Relaxed);
+        let sent = queue.as_ref().is_some_and(|queue| queue.try_send(bytes).is_ok());
+        if !sent {
+            self.unqueued(size);
+        }
+        sent
+    }
+
+    pub async fn call(&self, group: u16, request: Request, limit: Duration) -> Result<Response, CallError> {
+        if !self.is_up() {
+            return Err(CallError::Down);
+        }
+        let id = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let bytes = frame(&Outbound::Call { id, group, request }).map_err(|error| {
+            tracing::error!(%error, "a call cannot be encoded");
+            CallError::Encoding
+        })?;
+        let (answer, answered) = oneshot::channel();
+        self.calls.lock().insert(id, answer);
+        // Forgets the call when this future ends or is dropped.
+        let _forget = Forget { link: self, id };
+        if !self.send_bytes(bytes) {
+            return Err(CallError::Lost);
+        }
+        match timeout(limit, answered).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(_)) => Err(CallError::Lost),
+            Err(_) => Err(CallError::Timeout),
+        }
+    }
+
+    /// The counter is set to 0 when a link goes down and up: it must not wrap below.
+    fn unqueued(&self, bytes: usize) {
+        let less = |queued: usize| Some(queued.saturating_sub(bytes));
+        let _ = self.queued_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    fn answered(&self, id: u64, response: Response) {
+        if let Some(caller) = self.calls.lock().remove(&id) {
+            let _ = caller.send(response);
+        }
+    }
+
+    fn up(&self) -> mpsc::Receiver<Vec<u8>> {
+        let (sender, receiver) = mpsc::channel(QUEUE_FRAMES_MAX);
+        let mut queue = self.queue.lock();
+        self.queued_bytes.store(0, Ordering::Relaxed);
+        *queue = Some(sender);
+        self.epoch.fetch_add(1, Ordering::Release);
+        self.refused.store(false, Ordering::Relaxed);
+        receiver
+    }
+
+    fn down(&self) {
+        *self.queue.lock() = None;
+        self.queued_bytes.store(0, Ordering::Relaxed);
+        self.calls.lock().clear();
+    }
+}
+
+struct Forget<'a> {
+    link: &'a Link,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.link.calls.lock().remove(&self.id);
+    }
+}
+
+/// Dials the peer for a class, again and again, until the transport stops.
+pub(super) async fn keep(transport: Arc<Transport>, peer: Arc<Peer>, class: Class) {
+    let cancel = transport.cancel.clone();
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = keep_up(&transport, &peer, class) => {}
+    }
+    peer.link(class).down();
+}
+
+async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
+    let mut attempt = 0;
+    let mut backoff = BACKOFF_MIN;
+    loop {
+        match connect(transport, &peer.address(attempt), class).await {
+            Ok((stream, who)) if who.name == peer.name => {
+                serve_link(transport, peer, class, stream, who).await;
+                // Dialed again at once: a refusal then tells a crash from a broken connection.
+                backoff = BACKOFF_MIN;
+                attempt = 0;
+                continue;
+            }
+            Ok((_, who)) => tracing::debug!(expected = peer.name, found = who.name, "another peer answered"),
+            Err(error) => {
+                let refused = matches!(&error, HelloError::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused);
+                peer.link(class).refused.store(refused, Ordering::Relaxed);
+                if refused {
+                    notify_down(transport, peer);
+                }
+                transport.log_refusal(&peer.name, None, &error);
+            }
+        }
+        attempt += 1;
+        tokio::time::sleep(backoff.mul_f64(0.75 + rand::random::<f64>() / 2.0)).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
+    }
+}
+
+/// Connects and introduces this node; the name is resolved anew.
+pub(super) async fn connect(transport: &Transport, address: &str, class: Class) -> Result<(TcpStream, Introduction), HelloError> {
+    let timed_out = || HelloError::Io(io::ErrorKind::TimedOut.into());
+    let mut stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(|_| timed_out())??;
+    stream.set_nodelay(true)?;
+    let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret);
+    let who = timeout(HELLO_TIMEOUT, hello).await.map_err(|_| timed_out())??;
+    Ok((stream, who))
+}
+
+async fn serve_link(transport: &Transport, peer: &Peer, class: Class, stream: TcpStream, who: Introduction) {
+    peer.met(who);
+    let link = peer.link(class);
+    let queue = link.up();
+    tracing::info!(peer = peer.name, ?class, "peer link is up");
+    if class == Class::Messages
+        && let Some(receiver) = transport.receiver.get()
+    {
+        receiver.link_up(peer.id);
+    }
+    let (read, write) = stream.into_split();
+    let ended = tokio::select! {
+        ended = read_answers(transport, peer, link, read) => ended,
+        ended = write_frames(link, queue, write) => ended,
+    };
+    link.down();
+    let reason = ended.err().map_or_else(String::new, |e| e.to_string());
+    tracing::info!(peer = peer.name, ?class, reason, "peer link is down");
+    notify_down(transport, peer);
+}
+
+fn notify_down(transport: &Transport, peer: &Peer) {
+    if let Some(receiver) = transport.receiver.get() {
+        receiver.link_down(peer.id);
+    }
+}
+
+async fn read_answers(transport: &Transport, peer: &Peer, link: &Link, read: impl AsyncRead + Unpin) -> io::Result<()> {
+    let mut read = BufReader::with_capacity(16 * 1024, read);
+    loop {
+        let inbound = timeout(transport.silence, read_frame(&mut read, FRAME_BYTES_MAX))
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer is silent"))??;
+        peer.heard();
+        match inbound {
+            Inbound::Answer { id, response } => link.answered(id, response),
+            Inbound::Pong => {}
+        }
+    }
+}
+
+async fn write_frames(link: &Link, mut queue: mpsc::Receiver<Vec<u8>>, write: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let mut write = BufWriter::with_capacity(64 * 1024, write);
+    let ping = frame(&Outbound::Ping)?;
+    let mut pings = interval(PING_INTERVAL);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut frames = Vec::with_capacity(WRITE_FRAMES_MAX);
+    let mut pinged = Instant::now();
+    loop {
+        tokio::select! {
+            count = queue.recv_many(&mut frames, WRITE_FRAMES_MAX) => {
+                if count == 0 {
+                    return Ok(());
+                }
+            }
+            _ = pings.tick() => {}
+        }
+        for bytes in frames.drain(..) {
+            write.write_all(&bytes).await?;
+            link.unqueued(bytes.len());
+        }
+        if pinged.elapsed() >= PING_INTERVAL {
+            pinged = Instant::now();
+            write.write_all(&ping).await?;
+        }
+        write.flush().await?;
+    }
+}

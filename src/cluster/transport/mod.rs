@@ -1,0 +1,228 @@
+//! Node-to-node transport: one TCP connection for each peer, class and direction of dialing.
+//!
+//! Peers are known by name. Where they listen is learned from the configured seeds, from what they say in their hello and from the Raft
+//! membership, and is resolved anew at each connect. A connection that is lost is dialed again at once, then with backoff.
+
+pub mod frame;
+pub mod hello;
+mod link;
+mod peer;
+mod seed;
+mod server;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::replica::{Incarnation, NodeId};
+
+use super::control::Control;
+use super::node_id::node_id;
+use super::peer_message::PeerMessage;
+use super::raft::rpc::{Request, Response};
+use super::rate_limit::RateLimit;
+
+use frame::{Class, Outbound};
+use hello::Introduction;
+use peer::Peer;
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    #[error("the peer is not connected")]
+    Down,
+    #[error("the connection was lost or its queue is full")]
+    Lost,
+    #[error("no answer in time")]
+    Timeout,
+    #[error("the call cannot be encoded")]
+    Encoding,
+}
+
+/// What the transport hands to the node.
+pub trait Receiver: Send + Sync + 'static {
+    /// A call to one of this node's replicas.
+    fn call(&self, from: NodeId, group: u16, request: Request) -> BoxFuture<'static, Response>;
+    fn message(&self, from: NodeId, message: PeerMessage);
+    fn control(&self, from: NodeId, control: Control);
+    /// The link for messages to the peer is up (again): what was sent before may be lost.
+    fn link_up(&self, peer: NodeId);
+    /// A link to the peer broke.
+    fn link_down(&self, peer: NodeId);
+}
+
+/// A peer as seen now.
+#[derive(Debug, Clone)]
+pub struct PeerView {
+    pub id: NodeId,
+    pub name: String,
+    pub address: String,
+    /// What it said of itself last.
+    pub incarnation: Option<Incarnation>,
+    pub cluster_id: Option<String>,
+    /// Messages can be sent.
+    pub connected: bool,
+    /// Nothing listens there and no connection of it is left: its process is gone.
+    pub refused: bool,
+    /// Since anything was heard of it; `None` = never.
+    pub silent_ms: Option<u64>,
+}
+
+/// All links of this node.
+pub struct Transport {
+    id: NodeId,
+    name: String,
+    address: String,
+    process: u64,
+    incarnation: AtomicU64,
+    cluster_id: RwLock<Option<String>>,
+    secret: String,
+    /// A connection over which nothing is heard for so long is broken.
+    silence: Duration,
+    peers: RwLock<BTreeMap<NodeId, Arc<Peer>>>,
+    receiver: OnceLock<Arc<dyn Receiver>>,
+    /// Peers learned before `start`.
+    early: Mutex<Vec<Arc<Peer>>>,
+    cancel: CancellationToken,
+    refusals: RateLimit,
+}
+
+impl Transport {
+    pub fn new(name: &str, address: &str, incarnation: Incarnation, secret: &str, silence: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            id: node_id(name),
+            name: name.to_owned(),
+            address: address.to_owned(),
+            process: rand::random(),
+            incarnation: AtomicU64::new(incarnation),
+            cluster_id: RwLock::default(),
+            secret: secret.to_owned(),
+            silence,
+            peers: RwLock::default(),
+            receiver: OnceLock::new(),
+            early: Mutex::default(),
+            cancel: CancellationToken::new(),
+            refusals: RateLimit::default(),
+        })
+    }
+
+    /// Begins to accept and to dial.
+    pub fn start(self: &Arc<Self>, listener: TcpListener, seeds: &[String], receiver: Arc<dyn Receiver>) {
+        if self.receiver.set(receiver).is_err() {
+            return;
+        }
+        tokio::spawn(server::serve(Arc::clone(self), listener));
+        for seed in seeds {
+            tokio::spawn(seed::watch(Arc::clone(self), seed.clone()));
+        }
+        let early = std::mem::take(&mut *self.early.lock());
+        early.into_iter().for_each(|peer| self.spawn_links(&peer));
+    }
+
+    /// Closes everything; no call or message goes through afterwards.
+    pub fn stop(&self) {
+        self.cancel.cancel();
+    }
+
+    /// What this node says of itself from now on.
+    pub fn set_identity(&self, incarnation: Incarnation, cluster_id: Option<String>) {
+        self.incarnation.store(incarnation, Ordering::Relaxed);
+        *self.cluster_id.write() = cluster_id;
+    }
+
+    /// Knows a peer by name and dials it from now on, at this address too.
+    pub fn ensure_peer(self: &Arc<Self>, name: &str, address: &str) {
+        let id = node_id(name);
+        if id == self.id {
+            return;
+        }
+        if let Some(peer) = self.peers.read().get(&id) {
+            peer.add_address(address);
+            return;
+        }
+        let mut peers = self.peers.write();
+        if let Some(peer) = peers.get(&id) {
+            peer.add_address(address);
+            return;
+        }
+        let peer = Arc::new(Peer::new(id, name, address));
+        peers.insert(id, Arc::clone(&peer));
+        if self.receiver.get().is_some() {
+            self.spawn_links(&peer);
+        } else {
+            self.early.lock().push(peer);
+        }
+    }
+
+    /// Calls a peer's replica. The future may be dropped at any time: a late answer is discarded by its id.
+    pub async fn call(&self, node: NodeId, group: u16, request: Request, timeout: Duration) -> Result<Response, CallError> {
+        let peer = self.peer(node).ok_or(CallError::Down)?;
+        peer.consensus.call(group, request, timeout).await
+    }
+
+    /// Sends in order; false where the link is down or its buffer is full.
+    pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
+        self.peer(node).is_some_and(|peer| peer.messages.send(&Outbound::Message(message)))
+    }
+
+    pub fn send_control(&self, node: NodeId, control: Control) -> bool {
+        self.peer(node).is_some_and(|peer| peer.messages.send(&Outbound::Control(control)))
+    }
+
+    /// Sends to all peers in reach.
+    pub fn broadcast_control(&self, control: &Control) {
+        let peers: Vec<_> = self.peers.read().values().cloned().collect();
+        for peer in peers {
+            peer.messages.send(&Outbound::Control(control.clone()));
+        }
+    }
+
+    /// Counts the connects of the message link: what was sent before another count may be lost.
+    pub fn link_epoch(&self, node: NodeId) -> u64 {
+        self.peer(node).map_or(0, |peer| peer.messages.epoch())
+    }
+
+    pub fn connected(&self, node: NodeId) -> bool {
+        self.peer(node).is_some_and(|peer| peer.messages.is_up())
+    }
+
+    pub fn peers(&self) -> Vec<PeerView> {
+        self.peers.read().values().map(|peer| peer.view()).collect()
+    }
+
+    fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
+        self.peers.read().get(&node).cloned()
+    }
+
+    fn introduction(&self) -> Introduction {
+        Introduction {
+            name: self.name.clone(),
+            address: self.address.clone(),
+            incarnation: self.incarnation.load(Ordering::Relaxed),
+            cluster_id: self.cluster_id.read().clone(),
+            process: self.process,
+        }
+    }
+
+    fn spawn_links(self: &Arc<Self>, peer: &Arc<Peer>) {
+        for class in [Class::Consensus, Class::Messages] {
+            tokio::spawn(link::keep(Arc::clone(self), Arc::clone(peer), class));
+        }
+    }
+
+    /// Logs why a peer and this node do not talk, now and then.
+    fn log_refusal(&self, peer: &str, address: Option<SocketAddr>, reason: &hello::HelloError) {
+        if matches!(reason, hello::HelloError::Io(_)) {
+            tracing::debug!(peer, ?address, %reason, "peer connection failed");
+        } else if self.refusals.due(&format!("{peer} {reason}")) {
+            tracing::warn!(peer, ?address, %reason, "peer connection refused");
+        }
+    }
+}

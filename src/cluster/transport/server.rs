@@ -1,0 +1,171 @@
+//! Accepting peers: their calls are executed and answered, their messages handed on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+use crate::cluster::node_id;
+
+use super::frame::{Class, FRAME_BYTES_MAX, Inbound, Outbound, frame, read_frame};
+use super::hello::{self, HelloError, Introduction, Refusal};
+use super::link::HELLO_TIMEOUT;
+use super::peer::Peer;
+use super::{Receiver, Transport};
+
+/// Connections that have not proved themselves yet.
+const STRANGERS_MAX: usize = 64;
+/// Calls of one peer being executed; more wait in the socket.
+const CALLS_MAX: usize = 256;
+/// Answers waiting to be written to one peer.
+const ANSWERS_MAX: usize = 1024;
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+pub(super) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
+    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let cancel = transport.cancel.clone();
+    loop {
+        let accepted = tokio::select! {
+            () = cancel.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of files, or a connection that ended before it was accepted: both pass.
+                tracing::warn!(%error, "cannot accept a peer");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&strangers).try_acquire_owned() else { continue };
+        let transport = Arc::clone(&transport);
+        let cancel = cancel.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = serve_peer(&transport, stream, address, permit) => {}
+            }
+        });
+    }
+}
+
+async fn serve_peer(
+    transport: &Arc<Transport>,
+    mut stream: TcpStream,
+    address: SocketAddr,
+    permit: tokio::sync::OwnedSemaphorePermit,
+) {
+    let _ = stream.set_nodelay(true);
+    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, |who| admit(transport, who));
+    let result = match timeout(HELLO_TIMEOUT, hello).await {
+        Ok(result) => result,
+        Err(_) => Err(HelloError::Io(io::ErrorKind::TimedOut.into())),
+    };
+    drop(permit);
+    let (who, class) = match result {
+        Ok(met) => met,
+        Err(HelloError::Refused(Refusal::Itself)) => return,
+        Err(error) => {
+            transport.log_refusal(&address.ip().to_string(), Some(address), &error);
+            return;
+        }
+    };
+    transport.ensure_peer(&who.name, &who.address);
+    let (Some(peer), Some(receiver)) = (transport.peer(node_id(&who.name)), transport.receiver.get()) else { return };
+    peer.met(who);
+    peer.dialed_in.fetch_add(1, Ordering::Relaxed);
+    let ended = serve_frames(transport, &peer, receiver, stream).await;
+    peer.dialed_in.fetch_sub(1, Ordering::Relaxed);
+    let reason = ended.err().map_or_else(String::new, |e| e.to_string());
+    tracing::debug!(peer = peer.name, ?class, reason, "connection of a peer ended");
+    if class == Class::Consensus {
+        receiver.link_down(peer.id);
+    }
+}
+
+/// Whether a peer that knows the secret belongs here.
+fn admit(transport: &Transport, who: &Introduction) -> Result<(), Refusal> {
+    if who.process == transport.process {
+        return Err(Refusal::Itself);
+    }
+    let clash = || Refusal::NameClash { name: who.name.clone() };
+    if who.name == transport.name {
+        return Err(clash());
+    }
+    if let (Some(dialer), Some(acceptor)) = (&who.cluster_id, &*transport.cluster_id.read())
+        && dialer != acceptor
+    {
+        return Err(Refusal::ClusterId { dialer: dialer.clone(), acceptor: acceptor.clone() });
+    }
+    // A restarted node has a larger incarnation than before; a smaller one beside a running process is another node.
+    if let Some(peer) = transport.peer(node_id(&who.name)) {
+        let another = peer.name != who.name
+            || peer.who().is_some_and(|known| known.process != who.process && known.incarnation > who.incarnation);
+        if another && peer.messages.is_up() {
+            return Err(clash());
+        }
+    }
+    Ok(())
+}
+
+async fn serve_frames(transport: &Transport, peer: &Peer, receiver: &Arc<dyn Receiver>, stream: TcpStream) -> io::Result<()> {
+    let (read, write) = stream.into_split();
+    let (answers, queue) = mpsc::channel(ANSWERS_MAX);
+    tokio::select! {
+        ended = read_frames(transport, peer, receiver, BufReader::with_capacity(64 * 1024, read), answers) => ended,
+        ended = write_answers(queue, write) => ended,
+    }
+}
+
+async fn read_frames(
+    transport: &Transport,
+    peer: &Peer,
+    receiver: &Arc<dyn Receiver>,
+    mut read: impl tokio::io::AsyncRead + Unpin,
+    answers: mpsc::Sender<Inbound>,
+) -> io::Result<()> {
+    let calls = Arc::new(Semaphore::new(CALLS_MAX));
+    loop {
+        let outbound = timeout(transport.silence, read_frame(&mut read, FRAME_BYTES_MAX))
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer is silent"))??;
+        peer.heard();
+        match outbound {
+            Outbound::Call { id, group, request } => {
+                let Ok(permit) = Arc::clone(&calls).acquire_owned().await else { return Ok(()) };
+                let answer = receiver.call(peer.id, group, request);
+                let answers = answers.clone();
+                tokio::spawn(async move {
+                    let response = answer.await;
+                    drop(permit);
+                    let _ = answers.send(Inbound::Answer { id, response }).await;
+                });
+            }
+            Outbound::Message(message) => receiver.message(peer.id, message),
+            Outbound::Control(control) => receiver.control(peer.id, control),
+            Outbound::Ping => {
+                // A full queue of answers tells the peer as much as a pong.
+                let _ = answers.try_send(Inbound::Pong);
+            }
+        }
+    }
+}
+
+async fn write_answers(mut queue: mpsc::Receiver<Inbound>, write: impl tokio::io::AsyncWrite + Unpin) -> io::Result<()> {
+    let mut write = BufWriter::with_capacity(16 * 1024, write);
+    let mut answers = Vec::with_capacity(64);
+    while queue.recv_many(&mut answers, 64).await > 0 {
+        for answer in answers.drain(..) {
+            write.write_all(&frame(&answer)?).await?;
+        }
+        write.flush().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! Messages to the client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::smallvec;
+
+use super::effect::{AckOutcome, Effect};
+use super::settings::SessionSettings;
+use super::test_kit::*;
+use crate::mqtt::packet::{Publish, PublishAck, PublishProperties};
+use crate::mqtt::{Delivery, GroupId, Message, Packet, ReasonCode, Source};
+
+fn share(seq: u64) -> Source {
+    Source::Share { group: GroupId { share: "g".into(), filter: "t".into() }, seq }
+}
+
+fn queue(seq: u64) -> Source {
+    Source::Queue { seq }
+}
+
+/// The effects of a delivery that is taken.
+fn sent(rig: &mut Rig, delivery: Delivery) -> Vec<Effect> {
+    let (taken, effects) = rig.deliver(delivery);
+    assert!(taken);
+    effects
+}
+
+/// The packet identifier a delivery is sent with.
+fn sent_id(rig: &mut Rig, delivery: Delivery) -> u16 {
+    match &sent(rig, delivery)[..] {
+        [Effect::Send(Packet::Publish(p))] => p.packet_id.unwrap().get(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn acked(source: Source, outcome: AckOutcome) -> Effect {
+    Effect::Acknowledge { source, outcome }
+}
+
+fn completed(source: Source) -> Effect {
+    acked(source, AckOutcome::Completed(ReasonCode::Success))
+}
+
+#[test]
+fn qos_0_is_sent_and_only_queues_are_told() {
+    for version in VERSIONS {
+        let mut rig = Rig::of(version);
+        assert_eq!(briefs(&sent(&mut rig, delivery(Q0, Source::Local))), ["PUBLISH t q0"]);
+        for source in [share(3), queue(3)] {
+            let effects = sent(&mut rig, delivery(Q0, source.clone()));
+            assert_eq!(briefs(&effects[..1]), ["PUBLISH t q0"]);
+            assert_eq!(effects[1..], [acked(source, AckOutcome::Sent)]);
+        }
+        assert_eq!(rig.machine.send_quota(), 50);
+    }
+}
+
+#[test]
+fn a_delivery_carries_the_message_to_mqtt_5_and_less_to_mqtt_3() {
+    let message = Message {
+        payload_format_indicator: Some(true),
+        content_type: Some("text".into()),
+        response_topic: Some("answer".into()),
+        correlation_data: Some(Bytes::from_static(b"c")),
+        user_properties: vec![("k".into(), "v".into())],
+        message_expiry_interval: Some(10),
+        ..message("t", Q2)
+    };
+    let delivery = Delivery {
+        message: Arc::new(message),
+        retain: true,
+        dup: true,
+        subscription_ids: smallvec![4, 9],
+        ..delivery(Q1, queue(5))
+    };
+    for version in VERSIONS {
+        let mut rig = Rig::of(version);
+        rig.advance(3_999);
+        let properties = PublishProperties {
+            payload_format_indicator: Some(true),
+            message_expiry_interval: Some(7),
+            topic_alias: None,
+            response_topic: Some("answer".into()),
+            correlation_data: Some(Bytes::from_static(b"c")),
+            user_properties: vec![("k".into(), "v".into())],
+            subscription_identifiers: smallvec![4, 9],
+            content_type: Some("text".into()),
+        };
+        let want = Publish {
+            dup: true,
+            retain: true,
+            properties: if version.is_v5() { properties } else { PublishProperties::default() },
+            ..publish("t", Q1, 5)
+        };
+        assert_eq!(sent(&mut rig, delivery.clone()), [Effect::Send(Packet::Publish(Box::new(want)))]);
+    }
+}
+
+#[test]
+fn dup_is_never_set_on_qos_0() {
+    let effects = sent(&mut Rig::of(V5), Delivery { dup: true, ..delivery(Q0, Source::Local) });
+    assert_eq!(briefs(&effects), ["PUBLISH t q0"]);
+}
+
+#[test]
+fn the_identifier_of_a_queue_entry_is_a_function_of_its_position() {
+    let table =
+        [(1, 1), (2, 2), (32_767, 32_767), (32_768, 1), (65_534, 32_767), (65_535, 1), (u64::MAX, 1 + (u64::MAX - 1) % 32_767)];
+    for (seq, want) in table {
+        assert_eq!(want, 1 + (seq - 1) % 32_767, "{seq}");
+        assert_eq!(u64::from(sent_id(&mut Rig::of(V5), delivery(Q1, queue(seq)))), want, "{seq}");
+    }
+}
+
+#[test]
+fn identifiers_of_other_sources_go_round_in_the_upper_half() {
+    let mut rig = Rig::of(V5);
+    // One stays in flight over the whole round.
+    assert_eq!(sent_id(&mut rig, delivery(Q1, Source::Local)), 32_768);
+    for want in (32_769..=65_535).chain(32_769..=32_800) {
+        let source = if want % 2 == 0 { Source::Local } else { share(u64::from(want)) };
+        assert_eq!(sent_id(&mut rig, delivery(Q1, source)), want);
+        assert_eq!(rig.packet(puback(want)).len(), 1);
+    }
+    // An entry of the queue between them moves nothing.
+    assert_eq!(sent_id(&mut rig, delivery(Q1, queue(7))), 7);
+    assert_eq!(sent_id(&mut rig, delivery(Q1, Source::Local)), 32_801);
+}
+
+#[test]
+fn a_queue_entry_waits_while_its_identifier_is_in_use() {
+    let mut rig = Rig::of(V5);
+    assert_eq!(sent_id(&mut rig, delivery(Q1, queue(1))), 1);
+    assert_eq!(rig.deliver(delivery(Q1, queue(32_768))), (false, vec![]));
+    assert_eq!(rig.packet(puback(1)), [completed(queue(1))]);
+    assert_eq!(sent_id(&mut rig, delivery(Q1, queue(32_768))), 1);
+}
+
+#[test]
+fn nothing_above_the_quota_is_sent() {
+    // cases.md 43
+    let mut wanted = connect(V5);
+    wanted.properties.receive_maximum = Some(2);
+    let mut rig = Rig::connected(settings(), wanted);
+    for seq in [1, 2] {
+        sent(&mut rig, delivery(Q1, queue(seq)));
+    }
+    assert_eq!(rig.machine.send_quota(), 0);
+    assert_eq!(rig.deliver(delivery(Q1, queue(3))), (false, vec![]));
+    assert_eq!(rig.deliver(delivery(Q2, Source::Local)), (false, vec![]));
+    assert_eq!(briefs(&sent(&mut rig, delivery(Q0, Source::Local))), ["PUBLISH t q0"], "QoS 0 has no quota");
+    rig.packet(puback(1));
+    assert_eq!(rig.machine.send_quota(), 1);
+    sent(&mut rig, delivery(Q1, queue(3)));
+}
+
+#[test]
+fn puback_completes_qos_1_with_its_code() {
+    for code in [ReasonCode::Success, ReasonCode::NoMatchingSubscribers, ReasonCode::ImplementationSpecificError] {
+        for source in [Source::Local, queue(1), share(1)] {
+            let mut rig = Rig::of(V5);
+            let packet_id = id(sent_id(&mut rig, delivery(Q1, source.clone())));
+            let effects = rig.packet(Packet::Puback(PublishAck::new(packet_id, code)));
+            assert_eq!(effects, [acked(source, AckOutcome::Completed(code))]);
+            assert_eq!(rig.machine.send_quota(), 50);
+        }
+    }
+}
+
+#[test]
+fn pubrel_of_a_queue_entry_waits_until_pubrec_is_stored() {
+    for version in VERSIONS {
+        let mut rig = Rig::of(version);
+        sent(&mut rig, delivery(Q2, queue(4)));
+        assert_eq!(rig.packet(pubrec(4)), [acked(queue(4), AckOutcome::Received)]);
+        assert!(rig.packet(pubrec(4)).is_empty(), "being stored");
+        assert!(rig.packet(pubcomp(4)).is_empty(), "before PUBREL");
+        let stored = |rig: &mut Rig, source| rig.run(|m, now, out| m.handle_acknowledged(&source, now, out));
+        assert!(stored(&mut rig, queue(32_771)).is_empty(), "another entry with that identifier");
+        assert!(stored(&mut rig, share(4)).is_empty());
+        assert_eq!(briefs(&stored(&mut rig, queue(4))), ["PUBREL 4 00"]);
+        assert!(stored(&mut rig, queue(4)).is_empty(), "once");
+        assert_eq!(rig.machine.send_quota(), 49, "PUBREC gives no quota back");
+        assert_eq!(briefs(&rig.packet(pubrec(4))), ["PUBREL 4 00"], "a repeated PUBREC is answered again");
+        assert_eq!(rig.packet(pubcomp(4)), [completed(queue(4))]);
+        assert_eq!(rig.machine.send_quota(), 50);
+    }
+}
+
+#[test]
+fn pubrel_of_other_sources_goes_at_once() {
+    for source in [Source::Local, share(4)] {
+        let mut rig = Rig::of(V5);
+        let packet_id = sent_id(&mut rig, delivery(Q2, source.clone()));
+        let effects = rig.packet(pubrec(packet_id));
+        assert_eq!(effects[..1], [acked(source.clone(), AckOutcome::Received)]);
+        assert_eq!(briefs(&effects[1..]), [format!("PUBREL {packet_id} 00")]);
+        assert_eq!(rig.packet(pubcomp(packet_id)), [completed(source)]);
+    }
+}
+
+#[test]
+fn a_failing_pubrec_completes_the_delivery() {
+    let mut rig = Rig::of(V5);
+    sent(&mut rig, delivery(Q2, queue(4)));
+    let refused = || Packet::Pubrec(PublishAck::new(id(4), ReasonCode::QuotaExceeded));
+    assert_eq!(rig.packet(refused()), [acked(queue(4), AckOutcome::Completed(ReasonCode::QuotaExceeded))]);
+    assert_eq!(rig.machine.send_quota(), 50);
+    assert!(rig.packet(refused()).is_empty(), "a failure needs no PUBREL");
+    assert_eq!(briefs(&rig.packet(pubrec(4))), ["PUBREL 4 92"]);
+}
+
+#[test]
+fn acknowledgements_of_nothing_are_let_pass() {
+    // cases.md 32
+    for version in VERSIONS {
+        let mut rig = Rig::of(version);
+        assert!(rig.packet(puback(5)).is_empty());
+        assert!(rig.packet(pubcomp(5)).is_empty());
+        assert_eq!(briefs(&rig.packet(pubrec(5))), ["PUBREL 5 92"]);
+        assert_eq!(briefs(&rig.packet(Packet::Pingreq)), ["PINGRESP"]);
+    }
+}
+
+#[test]
+fn an_acknowledgement_of_the_wrong_kind_changes_nothing() {
+    let mut rig = Rig::of(V5);
+    sent(&mut rig, delivery(Q1, queue(1)));
+    sent(&mut rig, delivery(Q2, queue(2)));
+    for packet in [pubrec(1), pubcomp(1), puback(2), pubcomp(2)] {
+        assert!(rig.packet(packet).is_empty());
+    }
+    assert_eq!(rig.packet(puback(1)), [completed(queue(1))]);
+    assert_eq!(rig.packet(pubrec(2)), [acked(queue(2), AckOutcome::Received)]);
+}
+
+#[test]
+fn a_resumed_release_sends_pubrel_and_awaits_pubcomp() {
+    let mut rig = Rig::connected(settings(), persistent(V5));
+    let effects = rig.run(|m, now, out| m.resume_release(32_770, now, out));
+    assert_eq!(briefs(&effects), ["PUBREL 3 00"]);
+    assert!(rig.run(|m, now, out| m.resume_release(32_770, now, out)).is_empty());
+    assert_eq!(rig.machine.send_quota(), 49);
+    assert_eq!(rig.deliver(delivery(Q1, queue(3))), (false, vec![]), "the identifier is in use");
+    assert_eq!(rig.packet(pubcomp(3)), [completed(queue(32_770))]);
+    assert_eq!(rig.machine.send_quota(), 50);
+}
+
+#[test]
+fn more_resumed_releases_than_the_window_only_hold_messages_back() {
+    let mut rig = Rig::connected(SessionSettings { max_inflight: 2, ..settings() }, persistent(V5));
+    for seq in 1..=4 {
+        assert_eq!(rig.run(|m, now, out| m.resume_release(seq, now, out)).len(), 1);
+    }
+    assert_eq!(rig.machine.send_quota(), 0);
+    for seq in 1..=3 {
+        rig.packet(pubcomp(seq));
+    }
+    assert_eq!(rig.machine.send_quota(), 1);
+}
+
+#[test]
+fn an_expired_delivery_is_not_sent() {
+    // cases.md 50, 33
+    let table = [
+        // QoS, dup, interval, waited ms, sent
+        (Q0, false, 2, 1_999, true),
+        (Q0, false, 2, 2_000, false),
+        (Q1, false, 2, 2_000, false),
+        (Q1, true, 2, 2_000, false),
+        (Q2, false, 2, 2_000, false),
+        (Q2, true, 2, 60_000, true),
+        (Q1, false, 0, 0, false),
+    ];
+    for (qos, dup, interval, waited_ms, is_sent) in table {
+        let mut rig = Rig::of(V5);
+        rig.advance(waited_ms);
+        let message = Arc::new(Message { message_expiry_interval: Some(interval), ..message("t", qos) });
+        let delivery = Delivery { message, dup, ..delivery(qos, queue(1)) };
+        let effects = sent(&mut rig, delivery.clone());
+        if is_sent {
+            assert!(matches!(effects[0], Effect::Send(_)), "{qos:?} {dup} {waited_ms}");
+        } else {
+            assert_eq!(effects, [Effect::Expired { delivery: Box::new(delivery) }], "{qos:?} {dup} {waited_ms}");
+            assert_eq!(rig.machine.send_quota(), 50);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_delivered_unless_connected() {
+    let mut rig = Rig::new(settings());
+    assert_eq!(rig.deliver(delivery(Q0, Source::Local)), (false, vec![]));
+    rig.connect(connect(V5));
+    assert_eq!(rig.deliver(delivery(Q1, Source::Local)), (false, vec![]));
+    let mut rig = Rig::of(V5);
+    rig.run(super::Machine::handle_closed);
+    assert_eq!(rig.deliver(delivery(Q1, Source::Local)), (false, vec![]));
+    assert_eq!(rig.machine.send_quota(), 0);
+}
