@@ -14,7 +14,7 @@ const AFTER_CONNECT: &[(&str, &[u8], Option<ReasonCode>)] = &[
     ("reserved packet type", &[0x00, 0x00], Some(ReasonCode::MalformedPacket)),
     ("wrong flags of SUBSCRIBE", &[0x80, 0x07, 0, 1, 0, 0, 1, b'a', 0], Some(ReasonCode::MalformedPacket)),
     ("SUBSCRIBE without filter", &[0x82, 0x03, 0, 1, 0], Some(ReasonCode::ProtocolError)),
-    ("SUBSCRIBE with packet id 0", &[0x82, 0x07, 0, 0, 0, 0, 1, b'a', 0], Some(ReasonCode::MalformedPacket)),
+    ("SUBSCRIBE with packet id 0", &[0x82, 0x07, 0, 0, 0, 0, 1, b'a', 0], Some(ReasonCode::ProtocolError)),
     ("PUBLISH with QoS 3", &[0x36, 0x06, 0, 1, b'a', 0, 1, 0], Some(ReasonCode::MalformedPacket)),
     ("PUBLISH with an unknown property", &[0x30, 0x06, 0, 1, b'a', 2, 0x7F, 0], Some(ReasonCode::MalformedPacket)),
     ("PUBLISH with a wildcard", &[0x30, 0x04, 0, 1, b'#', 0], Some(ReasonCode::TopicNameInvalid)),

@@ -80,11 +80,11 @@ fn data_of_a_newer_format_is_refused() {
     let _permit = acquire(Weight::Node);
     let mut node = Node::ready(Config::default());
     assert!(node.stop().success());
-    let identity = node.data().join("identity.json");
+    let identity = node.data().join("identity");
     let text = fs::read_to_string(&identity).expect("the identity of the data directory");
-    let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    json["format"] = 999.into();
-    fs::write(&identity, json.to_string()).expect("written");
+    let (first_line, rest) = text.split_once('\n').expect("a line with the format");
+    let (magic, _) = first_line.split_once(' ').expect("magic word and version");
+    fs::write(&identity, format!("{magic} 999 00000000\n{rest}")).expect("written");
     assert_refused(&node.refused(), &["newer", "999"]);
 }
 
