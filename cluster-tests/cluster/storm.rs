@@ -136,7 +136,7 @@ fn fault_of(attempts: &[Attempt], told: &[Option<usize>]) -> Option<String> {
             return Some(format!("event {index} does not alternate"));
         }
     }
-    if told.len() % 2 != 0 {
+    if !told.len().is_multiple_of(2) {
         return Some("the last DISCONNECTED is missing".to_owned());
     }
     let connected: Vec<usize> = told.iter().flatten().copied().collect();

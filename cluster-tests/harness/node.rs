@@ -32,7 +32,6 @@ pub struct Addresses {
 #[derive(Debug)]
 pub struct Refusal {
     pub status: ExitStatus,
-    pub stdout: String,
     pub stderr: String,
 }
 
@@ -41,7 +40,6 @@ pub struct Node {
     pub config: Config,
     home: PathBuf,
     /// The directory, removed with the node, where it owns it.
-    #[expect(dead_code, reason = "kept for its drop")]
     owned: Option<TempDir>,
     process: Option<Child>,
     addresses: Option<Addresses>,
@@ -108,7 +106,7 @@ impl Node {
         let what = format!("{} refuses its start", self.name);
         let status = wait::until(&what, START, || self.child().try_wait().expect("the process can be asked"));
         self.process = None;
-        Refusal { status, stdout: self.stdout(), stderr: self.stderr() }
+        Refusal { status, stderr: self.stderr() }
     }
 
     /// Waits until a node that was only launched is ready.

@@ -9,15 +9,15 @@ use crate::harness::permit::{Weight, acquire};
 
 #[tokio::test]
 async fn a_stopped_node_comes_back_with_sessions_queues_and_retained_messages() {
-    survives(|node| assert!(node.stop().success(), "SIGTERM is a clean end")).await;
+    survives(false, |node| assert!(node.stop().success(), "SIGTERM is a clean end")).await;
 }
 
 #[tokio::test]
 async fn a_killed_node_comes_back_with_sessions_queues_and_retained_messages() {
-    survives(Node::kill).await;
+    survives(true, Node::kill).await;
 }
 
-async fn survives(end: impl Fn(&mut Node)) {
+async fn survives(killed: bool, end: impl Fn(&mut Node)) {
     let _permit = acquire(Weight::Node);
     let mut node = Node::ready(Config::default());
     let v5 = Options::v5("kept-5").persistent();
@@ -73,7 +73,12 @@ async fn survives(end: impl Fn(&mut Node)) {
     let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
     publisher.publish("volatile", b"nobody", QoS::AtLeastOnce).await;
     publisher.publish("kept/b", b"after", QoS::AtLeastOnce).await;
-    assert_eq!(online.text().await, "after", "subscriptions work, and nothing acknowledged before comes again");
+    let mut message = online.message().await;
+    // An acknowledgement that was not yet on disk may be lost with the process: then the message comes again, with DUP.
+    while killed && message.dup && *message.topic == *"kept/a" {
+        message = online.message().await;
+    }
+    assert_eq!(&*message.payload, b"after", "subscriptions work, and nothing acknowledged before comes again");
     volatile.nothing().await;
     volatile.subscribe("retained/+", QoS::AtLeastOnce).await;
     let mut retained = vec![volatile.text().await, volatile.text().await];

@@ -72,11 +72,6 @@ impl Options {
         self
     }
 
-    pub fn receive_maximum(mut self, receive_maximum: u16) -> Self {
-        self.connect.properties.receive_maximum = Some(receive_maximum);
-        self
-    }
-
     pub fn maximum_packet_size(mut self, bytes: u32) -> Self {
         self.connect.properties.maximum_packet_size = Some(bytes);
         self

@@ -23,7 +23,7 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Sent {
-    Publish(Publish),
+    Publish(Box<Publish>),
     /// PUBREC came with this code, PUBREL is on its way.
     Released(ReasonCode),
 }
@@ -51,7 +51,7 @@ impl Session {
             let id = self.next_id();
             packet.packet_id = Some(id);
             self.acknowledged.remove(&id);
-            self.sent.push((id, Sent::Publish(packet.clone())));
+            self.sent.push((id, Sent::Publish(Box::new(packet.clone()))));
         }
         packet
     }
@@ -61,7 +61,7 @@ impl Session {
         self.sent
             .iter()
             .map(|(id, sent)| match sent {
-                Sent::Publish(packet) => Packet::Publish(Box::new(Publish { dup: true, ..packet.clone() })),
+                Sent::Publish(packet) => Packet::Publish(Box::new(Publish { dup: true, ..(**packet).clone() })),
                 Sent::Released(_) => Packet::Pubrel(PublishAck::new(*id, ReasonCode::Success)),
             })
             .collect()
