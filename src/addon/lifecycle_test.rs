@@ -4,7 +4,7 @@ use super::super::fixture::{NOW_MS, all_off, all_on, facts, properties};
 use super::super::render;
 use super::*;
 use crate::mqtt::ProtocolVersion;
-use crate::signal::Signal;
+use crate::signal::{RenderedOnce, Signal};
 
 const ALL_INITIATORS: [Initiator; 4] =
     [Initiator::Client, Initiator::Server, Initiator::SessionTakenOver, Initiator::Unspecified];
@@ -18,7 +18,7 @@ fn disconnected(initiator: Initiator, reason_code: Option<u8>) -> LifecycleEvent
 }
 
 fn event(event: LifecycleEvent, facts: ConnectionFacts, at_ms: u64) -> Signal {
-    Signal::Lifecycle(Box::new(Lifecycle { event, at_ms, facts: Arc::new(facts) }))
+    Signal::Lifecycle(Box::new(Lifecycle { event, at_ms, facts: Arc::new(facts), rendered: RenderedOnce::default() }))
 }
 
 fn published(signal: &Signal) -> Message {
