@@ -137,7 +137,8 @@ fn data_of_another_cluster_is_refused() {
     stray.config = shared;
     stray.launch();
     wait::until("both logs name the two clusters", SOON, || {
-        let says = |node: &Node| node.stderr().lines().any(|line| line.contains("refused") && line.matches("cluster").count() > 1);
+        let says =
+            |node: &Node| node.stderr().lines().any(|line| line.contains("refused") && line.matches("cluster").count() > 1);
         (says(&stray) && says(&trio.nodes[0])).then_some(())
     });
     wait::until("the stray node is not ready", SOON, || (!stray.is_up()).then_some(()));

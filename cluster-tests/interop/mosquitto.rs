@@ -72,7 +72,8 @@ fn retained_messages_are_kept_and_cleared() {
     for version in VERSIONS {
         let topic = format!("kept/{version}");
         publish(node.mqtt(), version, &["-t", &topic, "-q", "1", "-r", "-m", "there"]);
-        let mut late = command("mosquitto_sub", node.mqtt(), version, &["-t", &topic, "-q", "1", "-C", "1", "-W", "10", "-F", "%r %p"]);
+        let mut late =
+            command("mosquitto_sub", node.mqtt(), version, &["-t", &topic, "-q", "1", "-C", "1", "-W", "10", "-F", "%r %p"]);
         assert_eq!(lines(&run(&mut late, WITHIN)), ["1 there"]);
         publish(node.mqtt(), version, &["-t", &topic, "-q", "1", "-r", "-n"]);
         let mut later = command("mosquitto_sub", node.mqtt(), version, &["-t", &topic, "-q", "1", "-C", "1", "-W", "1"]);

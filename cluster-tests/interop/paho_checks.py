@@ -109,9 +109,26 @@ class Client:
         sock.close()
 
 
+def effective(subscriber, publisher, topic):
+    """A subscription is effective on its own node when it is acknowledged, on the others a moment later."""
+    for attempt in range(100):
+        publisher.publish(topic, b'probe', 1)
+        try:
+            subscriber.messages.get(timeout=0.1)
+        except queue.Empty:
+            continue
+        while True:
+            try:
+                subscriber.messages.get(timeout=0.2)
+            except queue.Empty:
+                return
+    fail('the subscription to %s is not effective' % topic)
+
+
 def every_qos():
     subscriber, publisher = Client('sub'), Client('pub')
     subscriber.subscribe('qos/#', 2)
+    effective(subscriber, publisher, 'qos/probe')
     for qos in (0, 1, 2):
         publisher.publish('qos/%d' % qos, b'payload %d' % qos, qos)
         got = subscriber.message('the message with QoS %d' % qos)
@@ -153,7 +170,7 @@ def retained():
     publisher.publish('retained/a', b'kept', 1, retain=True)
     late = Client('late')
     late.subscribe('retained/#', 1)
-    got = late.message()
+    got = late.message('retained message')
     equal((got.payload, got.retain), (b'kept', True), 'retained message')
     publisher.publish('retained/a', b'', 1, retain=True)
     equal(late.message().retain, False, 'retain flag of a live message')
@@ -167,6 +184,8 @@ def retained():
 def wills():
     watcher = Client('watcher')
     watcher.subscribe('will/#', 1)
+    effective(watcher, publisher := Client('pub'), 'will/probe')
+    publisher.close()
     Client('torn', will=('will/torn', b'gone')).tear()
     equal(watcher.message().payload, b'gone', 'will')
     Client('graceful', will=('will/graceful', b'never')).close()
@@ -176,9 +195,12 @@ def wills():
 
 def shared():
     members = [Client('member-%d' % n) for n in range(2)]
+    publisher = Client('pub')
     for member in members:
         member.subscribe('$share/group/jobs/+', 1)
-    publisher = Client('pub')
+        member.subscribe('effective/%d' % id(member), 1)
+    for member in members:
+        effective(member, publisher, 'effective/%d' % id(member))
     for number in range(30):
         publisher.publish('jobs/x', b'%d' % number, 1)
     got = []
@@ -206,6 +228,7 @@ shared.patience = 50
 def version_5():
     subscriber, publisher = Client('sub'), Client('pub')
     subscriber.subscribe('p/#', 1, options=SubscribeOptions(qos=1, retainAsPublished=True))
+    effective(subscriber, publisher, 'p/probe')
     pairs = [('dup', 'first'), ('other', 'mid'), ('dup', 'second')]
     publisher.publish('p/1', b'x', 1, retain=True, UserProperty=pairs, ContentType='text/plain', ResponseTopic='answer',
                       CorrelationData=b'\x00\x01', PayloadFormatIndicator=1, MessageExpiryInterval=100)
@@ -218,6 +241,7 @@ def version_5():
     equal(got.retain, True, 'retain as published')
     local = Client('local')
     local.subscribe('local', 1, options=SubscribeOptions(qos=1, noLocal=True))
+    effective(local, publisher, 'local')
     local.publish('local', b'mine', 1)
     local.nothing()
     publisher.publish('local', b'yours', 1)

@@ -40,6 +40,12 @@ impl Options {
         options
     }
 
+    /// The same with another client id.
+    pub fn named(mut self, client_id: &str) -> Self {
+        self.connect.client_id = client_id.into();
+        self
+    }
+
     /// A session that is resumed and outlives the connection by an hour.
     pub fn persistent(mut self) -> Self {
         self.connect.clean_start = false;
