@@ -1,0 +1,9 @@
+//! Three nodes.
+
+mod founding;
+mod node_loss;
+mod numbered;
+mod restart;
+mod routing;
+mod storm;
+mod takeover;
