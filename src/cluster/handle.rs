@@ -11,6 +11,7 @@ use crate::storage::Storage;
 
 use super::group::Group;
 use super::node::Node;
+use super::removal::{self, RemoveError};
 use super::shard::Shard;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
@@ -176,6 +177,11 @@ impl Cluster {
     /// Commands of this node for the shard that have no outcome yet.
     pub fn pending(&self, shard: ShardId) -> usize {
         self.shard(shard).map_or(0, |(shard, _)| shard.submitter.pending_count())
+    }
+
+    /// Removes a stopped node for good: it counts for no majority any more. (A node that comes back under its name joins anew.)
+    pub async fn remove_member(&self, node: NodeId) -> Result<(), RemoveError> {
+        removal::remove(&self.inner.node, node).await
     }
 
     /// Hands leadership over, flushes, closes. Does not leave the cluster.

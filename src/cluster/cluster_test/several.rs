@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{ClusterSettings, PeerMessage, node_id};
+use crate::cluster::{ClusterSettings, PeerMessage, RemoveError, node_id};
 use crate::replica::{NodeId, Outcome, ShardId};
 use crate::storage::Mode;
 
@@ -299,6 +299,28 @@ async fn a_restart_after_the_log_was_purged_has_everything() {
     nodes[0].retain("more").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_node_can_be_removed_and_comes_back_as_a_new_one() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    nodes[0].retain("a").await;
+    let gone = nodes[2].cluster.node();
+    assert_eq!(nodes[0].cluster.remove_member(gone).await, Err(RemoveError::Alive));
+    assert_eq!(nodes[0].cluster.remove_member(1).await, Err(RemoveError::NotAMember));
+    nodes.pop().unwrap().cluster.shutdown().await;
+    wait_for("death", || !alive(&nodes[0]).contains(&gone), String::new).await;
+    assert_eq!(nodes[0].cluster.remove_member(gone).await, Ok(()));
+    assert!(nodes[0].cluster.status().groups.iter().all(|group| group.voters.len() == 2));
+    assert_eq!(nodes[0].cluster.status().members.len(), 2);
+    nodes[1].retain("b").await;
+    let back = plan.start(2).await;
+    back.ready().await;
+    back.retain("c").await;
+    wait_same_state(&[&nodes[0], &nodes[1], &back]).await;
+    assert_eq!(back.retained(), 3);
+}
+
 /// Says what three nodes do together; run by hand with --ignored --nocapture.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
@@ -335,4 +357,14 @@ async fn measure_commands_per_second() {
         nodes[i % 3].retain(&format!("one/{i}")).await;
     }
     println!("one after the other: {:?} each", begun.elapsed() / 200);
+}
+
+/// Three idle nodes for 10 s; the processor time is measured from outside.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn measure_idle() {
+    let plan = Plan::new(3, Mode::InMemory);
+    let nodes = plan.start_all().await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(nodes.iter().all(|node| node.cluster.is_ready()));
 }
