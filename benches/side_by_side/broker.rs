@@ -22,8 +22,8 @@ use crate::{Failure, proc};
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const MOSQUITTO_PROGRAM: &str = "/usr/sbin/mosquitto";
 
-/// All processes that run now, for the way out that no destructor sees.
-static RUNNING: Mutex<Vec<Arc<Mutex<Child>>>> = Mutex::new(Vec::new());
+/// All processes that run now with their directories, for the way out that no destructor sees.
+static RUNNING: Mutex<Vec<(Arc<Mutex<Child>>, PathBuf)>> = Mutex::new(Vec::new());
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -105,7 +105,7 @@ pub struct Broker {
     pub address: SocketAddr,
     pub pid: u32,
     child: Arc<Mutex<Child>>,
-    /// Configuration, data and log; removed with the handle.
+    /// Configuration, data and log; removed with the handle unless they are to be kept.
     _directory: TempDir,
 }
 
@@ -115,14 +115,15 @@ impl Broker {
     /// # Errors
     /// When it ends at once or does not answer in time; its log is in the message.
     pub fn start(kind: Kind) -> Result<Self, Failure> {
-        let directory = tempfile::Builder::new().prefix("broker-").tempdir_in(bench_directory()?)?;
+        let directory =
+            tempfile::Builder::new().prefix("broker-").disable_cleanup(keeps_directories()).tempdir_in(bench_directory()?)?;
         let port = free_port()?;
         let log_file = directory.path().join("broker.log");
         let log = File::create(&log_file)?;
         let child = command(kind, directory.path(), port)?.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
         let pid = child.id();
         let child = Arc::new(Mutex::new(child));
-        RUNNING.lock().unwrap().push(Arc::clone(&child));
+        RUNNING.lock().unwrap().push((Arc::clone(&child), directory.path().to_owned()));
         let broker = Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), pid, child, _directory: directory };
         match broker.wait_until_ready() {
             Ok(()) => Ok(broker),
@@ -162,14 +163,17 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         end(&self.child);
-        RUNNING.lock().unwrap().retain(|child| !Arc::ptr_eq(child, &self.child));
+        RUNNING.lock().unwrap().retain(|(child, _)| !Arc::ptr_eq(child, &self.child));
     }
 }
 
 /// Ends all brokers that this bench started.
 pub fn kill_all() {
-    for child in RUNNING.lock().unwrap().drain(..) {
+    for (child, directory) in RUNNING.lock().unwrap().drain(..) {
         end(&child);
+        if !keeps_directories() {
+            let _ = fs::remove_dir_all(directory);
+        }
     }
 }
 
@@ -185,6 +189,11 @@ pub fn kill_all_on_signal() {
         kill_all();
         process::exit(130);
     });
+}
+
+/// Whether configuration, data and log of each broker stay in `target/bench` when it has ended.
+fn keeps_directories() -> bool {
+    env::var("TROUPEMQ_BENCH_KEEP").is_ok_and(|value| value == "1")
 }
 
 /// A process that has ended already is as good as ended.

@@ -2,7 +2,7 @@
 //!
 //! Environment: `TROUPEMQ_BENCH_QUICK=1` small numbers; `TROUPEMQ_BENCH_BROKER` and `TROUPEMQ_BENCH_MOSQUITTO` programs to run;
 //! `TROUPEMQ_BENCH_ONLY=troupemq|mosquitto` one broker only; `TROUPEMQ_BENCH_SCENES=connect,qos0,qos1` some scenes only;
-//! `TROUPEMQ_BENCH_MQTT=3|5`; and the numbers `TROUPEMQ_BENCH_ROUNDS`, `_CLIENTS`, `_HANDSHAKES`, `_PAIRS`, `_WINDOW`, `_MEASURE_S`,
+//! `TROUPEMQ_BENCH_MQTT=3|5`; `TROUPEMQ_BENCH_KEEP=1` leaves each broker's configuration, data and log in `target/bench`; and the numbers `TROUPEMQ_BENCH_ROUNDS`, `_CLIENTS`, `_HANDSHAKES`, `_PAIRS`, `_WINDOW`, `_MEASURE_S`,
 //! `_LOAD_THREADS`.
 
 use std::env;
