@@ -71,7 +71,7 @@ pub struct Broker {
     node: Arc<Node>,
     cluster: Cluster,
     storage: Arc<Storage>,
-    runtime: Option<tokio::runtime::Runtime>,
+    runtime: ClusterRuntime,
     arbiters: Vec<Arbiter>,
     listeners: Vec<Bound>,
     http: Vec<HttpHandle>,
@@ -100,7 +100,7 @@ impl Broker {
         let runtime = cluster_runtime()?;
         let hooks: Arc<dyn Hooks> = Arc::new(NodeHooks(Arc::clone(&node)));
         let starting = Cluster::start(settings::cluster(settings), Arc::clone(&storage), Arc::clone(&hooks));
-        let cluster = runtime.spawn(starting).await.map_err(|_| BrokerError::Stopped)??;
+        let cluster = runtime.spawn(starting).await??;
         node.connect_cluster(cluster.clone());
         // What the shards told before the node knew its cluster.
         for shard in (0..cluster.shards()).map(ShardId) {
@@ -113,7 +113,7 @@ impl Broker {
             node,
             cluster,
             storage,
-            runtime: Some(runtime),
+            runtime,
             arbiters,
             listeners: Vec::new(),
             http: Vec::new(),
@@ -159,7 +159,7 @@ impl Broker {
     }
 
     /// Stops: takes no more clients, tells those it has, hands leadership over, flushes. It does not leave the cluster.
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
         self.health.set_draining();
         for listener in &self.listeners {
             listener.stop();
@@ -172,17 +172,12 @@ impl Broker {
             actix_rt::time::sleep(POLL).await;
         }
         let cluster = self.cluster.clone();
-        if let Some(runtime) = &self.runtime {
-            let _ = runtime.spawn(async move { cluster.shutdown().await }).await;
-        }
+        let _ = self.runtime.spawn(async move { cluster.shutdown().await }).await;
         for http in &self.http {
             http.stop().await;
         }
         for arbiter in &self.arbiters {
             arbiter.stop();
-        }
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
         }
     }
 }
@@ -200,13 +195,42 @@ fn arbiter_count() -> usize {
 }
 
 /// Consensus and storage run beside the arbiters, so that a busy client never delays a heartbeat.
-fn cluster_runtime() -> Result<tokio::runtime::Runtime, BrokerError> {
-    tokio::runtime::Builder::new_multi_thread()
+struct ClusterRuntime(Option<tokio::runtime::Runtime>);
+
+impl ClusterRuntime {
+    /// Runs a future there; the handle resolves wherever it is awaited.
+    fn spawn<F>(&self, future: F) -> impl Future<Output = Result<F::Output, BrokerError>> + use<F>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let task = self.0.as_ref().map(|runtime| runtime.spawn(future));
+        async move {
+            match task {
+                Some(task) => task.await.map_err(|_| BrokerError::Stopped),
+                None => Err(BrokerError::Stopped),
+            }
+        }
+    }
+}
+
+impl Drop for ClusterRuntime {
+    fn drop(&mut self) {
+        // Dropping a runtime waits for its threads, which is not allowed inside another one.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn cluster_runtime() -> Result<ClusterRuntime, BrokerError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(arbiter_count().max(2))
         .thread_name("cluster")
         .enable_all()
         .build()
-        .map_err(BrokerError::Runtime)
+        .map_err(BrokerError::Runtime)?;
+    Ok(ClusterRuntime(Some(runtime)))
 }
 
 async fn start_hubs(node: &Arc<Node>, arbiters: &[ArbiterHandle]) -> Result<Vec<HubMail>, BrokerError> {

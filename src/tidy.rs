@@ -27,7 +27,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// Rooms without async, clocks, sockets and randomness, and what must not be named there outside tests.
 const PURE: &[&str] = &["mqtt", "signal", "session", "queue", "routing", "replica"];
 const IMPURE: &[&str] = &[
-    "tokio", "actix", "openraft", "std::net", "std::fs", "std::io", "Instant::now", "SystemTime", "rand::", "async fn", "std::thread",
+    "tokio",
+    "actix",
+    "openraft",
+    "std::net",
+    "std::fs",
+    "std::io",
+    "Instant::now",
+    "SystemTime",
+    "rand::",
+    "async fn",
+    "std::thread",
 ];
 
 #[test]
@@ -79,10 +89,7 @@ fn message_paths_have_no_unbounded_sends() {
 
 /// `crate::<room>` wherever it stands in the line.
 fn rooms_named(line: &str) -> Vec<String> {
-    line.split("crate::")
-        .skip(1)
-        .map(|rest| rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect())
-        .collect()
+    line.split("crate::").skip(1).map(|rest| rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()).collect()
 }
 
 /// Lines up to the file's test module, without comments.

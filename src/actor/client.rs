@@ -39,8 +39,13 @@ const COPY_BYTES_MAX: usize = 65_536;
 pub enum ClientItem {
     Deliver(Box<Delivery>),
     /// PUBREC of this entry was stored on an earlier connection.
-    ResumeRelease { seq: u64 },
-    Close { reason_code: ReasonCode, tell_shard: bool },
+    ResumeRelease {
+        seq: u64,
+    },
+    Close {
+        reason_code: ReasonCode,
+        tell_shard: bool,
+    },
     Timeout,
 }
 
@@ -173,14 +178,14 @@ impl Client {
             match codec::frame(&self.partial, self.machine.max_packet_size_bytes()) {
                 Ok(Some(frame)) if self.partial.len() >= frame.total_len() => {
                     let total = frame.total_len();
-                // A slice would pin the whole buffer for as long as a topic or a client id of this packet lives.
-                let packet = if total <= COPY_BYTES_MAX {
-                    let copy = bytes::Bytes::copy_from_slice(self.partial.get(..total).unwrap_or_default());
-                    self.partial.advance(total);
-                    copy
-                } else {
-                    self.partial.split_to(total).freeze()
-                };
+                    // A slice would pin the whole buffer for as long as a topic or a client id of this packet lives.
+                    let packet = if total <= COPY_BYTES_MAX {
+                        let copy = bytes::Bytes::copy_from_slice(self.partial.get(..total).unwrap_or_default());
+                        self.partial.advance(total);
+                        copy
+                    } else {
+                        self.partial.split_to(total).freeze()
+                    };
                     self.on_packet(frame, packet, ctx);
                 }
                 Ok(_) => break,
@@ -303,7 +308,11 @@ impl Client {
     fn set_writable(&mut self, writable: bool) {
         self.writable = writable;
         let gauge = &self.local.node().metrics.hivemq.not_writable_current;
-        if writable { gauge.dec() } else { gauge.inc() }
+        if writable {
+            gauge.dec()
+        } else {
+            gauge.inc()
+        }
         if let Some(queue) = self.local.existing_queue(self.connection.connection) {
             queue.post(QueueItem::Writable(writable));
         }

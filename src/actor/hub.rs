@@ -14,7 +14,6 @@ use actix::{Actor, AsyncContext, Context, Handler};
 use ahash::AHashMap;
 use bytestring::ByteString;
 
-
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::ShardId;
 
@@ -228,7 +227,6 @@ impl Hub {
             }
         }
     }
-
 }
 
 impl Actor for Hub {

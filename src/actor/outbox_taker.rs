@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
 use actix::fut::ActorFutureExt;
+use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
 
 use crate::mqtt::{Message, Origin, QoS};
 use crate::replica::command::TakeCommand;
@@ -131,7 +131,7 @@ impl OutboxTaker {
     }
 
     fn take_event(&self, event: &OutboxEvent, source: ShardId, now_ms: u64, command: &mut TakeCommand) {
-        let (message, dead_known) = match event {
+        let dead_known = match event {
             OutboxEvent::Assigned { client, message, retain, subscription_ids } => {
                 if self.node.shard_of(client) == self.shard {
                     let target = Target::Session {
@@ -145,12 +145,10 @@ impl OutboxTaker {
                 }
                 return;
             }
-            OutboxEvent::Publish { message, dead_known } => (Some(Arc::clone(message)), *dead_known),
-            OutboxEvent::Lifecycle(l) => (self.render(&Signal::Lifecycle(Box::new(l.clone())), now_ms, false), false),
-            OutboxEvent::Dropped(d) => (self.render(&Signal::Dropped(d.clone()), now_ms, false), false),
-            OutboxEvent::Expired(e) => (self.render(&Signal::Expired(e.clone()), now_ms, false), false),
+            OutboxEvent::Publish { dead_known, .. } => *dead_known,
+            OutboxEvent::Lifecycle(_) | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => false,
         };
-        let Some(message) = message else { return };
+        let Some(message) = self.node.renderer.render_outbox(event, now_ms, false) else { return };
         let matches = self.node.routing.matches(&message.topic, message.publisher());
         let mut targets: Vec<Target> = matches
             .clients
@@ -174,8 +172,7 @@ impl OutboxTaker {
             }
         }
         if source == self.shard && !matches.any && !dead_known {
-            let dead = Signal::Dead(Dead { message: Arc::clone(&message), at_ms: now_ms });
-            command.republish.extend(self.render(&dead, now_ms, true));
+            command.republish.extend(self.dead(&message, now_ms));
         }
         if message.retain
             && matches!((&message.origin, event), (Origin::Client(_), OutboxEvent::Publish { .. }))
@@ -189,8 +186,16 @@ impl OutboxTaker {
         }
     }
 
-    fn render(&self, signal: &Signal, now_ms: u64, count: bool) -> Option<Arc<Message>> {
-        self.node.renderer.render(signal, now_ms, count)
+    /// Counts a message that nobody subscribes to; what is re-published of it, if anybody subscribes to that.
+    fn dead(&self, message: &Arc<Message>, now_ms: u64) -> Option<Arc<Message>> {
+        let dead = |message: &Arc<Message>| Signal::Dead(Dead { message: Arc::clone(message), at_ms: now_ms });
+        let republished = self.node.renderer.render(&dead(message), now_ms, true)?;
+        if self.node.routing.matches(&republished.topic, None).any {
+            return Some(republished);
+        }
+        // Nobody listens there either: that is all that would come of publishing it.
+        self.node.renderer.render(&dead(&republished), now_ms, true);
+        None
     }
 
     fn propose(&mut self, command: TakeCommand, ctx: &mut Context<Self>) {

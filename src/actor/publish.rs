@@ -78,8 +78,7 @@ pub fn receive(
     let code = code_of(&matches);
     let dead = !matches.any;
     let Some(cluster) = node.cluster() else { return Published::Done(code) };
-    let command =
-        Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
+    let command = Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
     let submitted = cluster.submit(node.shard_of(client), command);
     if dead {
         node.signals.dead(message, clock::wall_ms());
@@ -188,11 +187,8 @@ impl Plan {
             return;
         }
         let queue = &node.settings.queue;
-        let target = Target::Group {
-            group: found.group.clone(),
-            queue_limit: queue.max_queue_size,
-            discard_oldest: queue.discard_oldest,
-        };
+        let target =
+            Target::Group { group: found.group.clone(), queue_limit: queue.max_queue_size, discard_oldest: queue.discard_oldest };
         self.add_target(node.shard_of(&found.group.full()), target);
     }
 

@@ -26,7 +26,10 @@ const READ_MAX: usize = 64;
 /// What a queue is told.
 #[derive(Debug)]
 pub enum QueueItem {
-    Push { delivery: Box<Delivery>, retained: bool },
+    Push {
+        delivery: Box<Delivery>,
+        retained: bool,
+    },
     /// The replicated queue has new entries.
     Queued,
     /// The connection is registered.
@@ -106,9 +109,7 @@ impl Queue {
 
     fn push(&mut self, delivery: Delivery, retained: bool) {
         let node = self.local.node();
-        if delivery.qos == QoS::AtMostOnce
-            && node.qos0_bytes.load(Ordering::Relaxed) >= node.settings.qos0_total_bytes_max
-        {
+        if delivery.qos == QoS::AtMostOnce && node.qos0_bytes.load(Ordering::Relaxed) >= node.settings.qos0_total_bytes_max {
             self.raise_dropped(&delivery, DropReason::Qos0MemoryExceeded);
             return;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::mqtt::Message;
+use crate::replica::OutboxEvent;
 use crate::signal::Signal;
 
 /// Pure rendering of signals, with the counters it moves.
@@ -10,6 +11,8 @@ pub trait Renderer: Send + Sync + 'static {
     /// The message an add-on publishes for the signal, if its add-on is on and the nesting rule allows. `count` = this node is the
     /// one that counts the signal (once cluster-wide).
     fn render(&self, signal: &Signal, now_ms: u64, count: bool) -> Option<Arc<Message>>;
+    /// The same for an event of a shard's outbox that is not about one member; made once for all who ask on this node.
+    fn render_outbox(&self, event: &OutboxEvent, now_ms: u64, count: bool) -> Option<Arc<Message>>;
     /// Tells how many queues a message in an add-on namespace was put into.
     fn enqueued(&self, message: &Message, receivers: usize);
     /// Which lifecycle events are wanted at all.

@@ -15,18 +15,12 @@ use super::queue::QueueItem;
 use super::{clock, publish};
 
 /// Sends what is retained for new subscriptions: into the session's replicated queue, or the connection's own.
-pub fn send(
-    local: &Rc<Local>,
-    connection: ConnectionRef,
-    identity: &Identity,
-    subscriptions: &[Subscription],
-    existed: &[bool],
-) {
+pub fn send(local: &Rc<Local>, connection: ConnectionRef, identity: &Identity, subscriptions: &[Subscription], existed: &[bool]) {
     for (subscription, existed) in subscriptions.iter().zip(existed) {
         let wanted = match subscription.options.retain_handling {
-            RetainHandling::Send => true,                  // [MQTT-3.3.1-9]
-            RetainHandling::SendIfNew => !*existed,        // [MQTT-3.3.1-10]
-            RetainHandling::DoNotSend => false,            // [MQTT-3.3.1-11]
+            RetainHandling::Send => true,           // [MQTT-3.3.1-9]
+            RetainHandling::SendIfNew => !*existed, // [MQTT-3.3.1-10]
+            RetainHandling::DoNotSend => false,     // [MQTT-3.3.1-11]
         };
         // [MQTT 5 section 4.8.2] no retained messages for a Shared Subscription.
         if !wanted || subscription.filter.share.is_some() {
@@ -60,13 +54,8 @@ fn send_one(
     let qos = message.qos.min(subscription.options.qos);
     let subscription_ids: SubscriptionIds = subscription.identifier.into_iter().collect();
     if qos != QoS::AtMostOnce && identity.persistent {
-        let target = Target::Session {
-            client: identity.client.clone(),
-            qos,
-            retain: true,
-            subscription_ids,
-            retained_origin: true,
-        };
+        let target =
+            Target::Session { client: identity.client.clone(), qos, retain: true, subscription_ids, retained_origin: true };
         let command = Command::Enqueue { message, targets: vec![target] };
         if local.node().cluster().is_none_or(|c| c.submit_nowait(identity.shard, command).is_err()) {
             tracing::warn!(client = %identity.client, "a retained message could not be queued: the shard is overloaded");

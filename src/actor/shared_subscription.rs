@@ -22,10 +22,10 @@ use crate::replica::session::QueueEntry;
 use crate::replica::{Command, ConnectionRef, ShardId};
 use crate::routing::Member;
 
+use super::clock;
 use super::hub::HubItem;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
-use super::clock;
 
 pub type GroupMail = Mail<GroupItem, SharedSubscription>;
 
@@ -129,9 +129,7 @@ pub fn report(node: &Node, group: &GroupId, seq: u64) {
             done(node, group, vec![seq]);
             true
         }
-        Some(leader) => {
-            cluster.send(leader, PeerMessage::DispatchDone { group: group.clone(), entries: vec![(seq, true)] })
-        }
+        Some(leader) => cluster.send(leader, PeerMessage::DispatchDone { group: group.clone(), entries: vec![(seq, true)] }),
         None => false,
     };
     if !reached {

@@ -18,7 +18,7 @@ fn disconnected(initiator: Initiator, reason_code: Option<u8>) -> LifecycleEvent
 }
 
 fn event(event: LifecycleEvent, facts: ConnectionFacts, at_ms: u64) -> Signal {
-    Signal::Lifecycle(Box::new(Lifecycle { event, at_ms, facts: Arc::new(facts) }))
+    Signal::Lifecycle(Box::new(Lifecycle { event, at_ms, facts: Arc::new(facts), rendered: RenderedOnce::default() }))
 }
 
 fn published(signal: &Signal) -> Message {

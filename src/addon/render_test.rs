@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::super::fixture::{NOW_MS, all_off, all_on, facts, message, properties};
 use super::super::on_enqueued;
 use super::*;
-use crate::signal::{Dead, DropReason, Dropped, Expired, Lifecycle, LifecycleEvent, Receiver};
+use crate::signal::{Dead, DropReason, Dropped, Expired, Lifecycle, LifecycleEvent, Receiver, RenderedOnce};
 
 const AT_MS: u64 = NOW_MS - 23;
 
@@ -353,7 +353,12 @@ fn recording_moves_all_metrics_of_a_signal() {
     record_on(&is_dead(message("a")));
     record_on(&expired(&"t".repeat(65_535)));
     let connected = LifecycleEvent::Connected { user_properties: Vec::new() };
-    record_on(&Signal::Lifecycle(Box::new(Lifecycle { event: connected, at_ms: AT_MS, facts: Arc::new(facts()) })));
+    record_on(&Signal::Lifecycle(Box::new(Lifecycle {
+        event: connected,
+        at_ms: AT_MS,
+        facts: Arc::new(facts()),
+        rendered: RenderedOnce::default(),
+    })));
     for (counter, expected) in [
         (AddonCounter::Dropped, 2),
         (AddonCounter::DroppedTopicCreatedClient, 1),

@@ -40,6 +40,23 @@ impl Renderer for AddonRenderer {
         rendered.message.map(Arc::new)
     }
 
+    fn render_outbox(&self, event: &OutboxEvent, now_ms: u64, count: bool) -> Option<Arc<Message>> {
+        match event {
+            OutboxEvent::Publish { message, .. } => Some(Arc::clone(message)),
+            OutboxEvent::Assigned { .. } => None, // stands in the member's replicated queue
+            OutboxEvent::Dropped(dropped) => self.render(&Signal::Dropped(dropped.clone()), now_ms, count),
+            OutboxEvent::Expired(expired) => self.render(&Signal::Expired(expired.clone()), now_ms, count),
+            OutboxEvent::Lifecycle(lifecycle) => {
+                let make = || self.render(&Signal::Lifecycle(Box::new(lifecycle.clone())), now_ms, count);
+                if count {
+                    let message = make();
+                    return lifecycle.rendered.get_or_make(|| message);
+                }
+                lifecycle.rendered.get_or_make(make)
+            }
+        }
+    }
+
     fn enqueued(&self, message: &Message, receivers: usize) {
         if let Some(count) = on_enqueued(message, receivers) {
             self.metrics.addon(count.counter, count.by);
@@ -89,22 +106,11 @@ impl Supervisor {
                 }
             }
             BusItem::Outbox { event, count } => {
-                if let Some(message) = self.render_outbox(&event, now_ms, count) {
+                if let Some(message) = self.renderer.render_outbox(&event, now_ms, count) {
                     self.client.deliver_local(&message);
                 }
             }
         }
-    }
-
-    fn render_outbox(&self, event: &OutboxEvent, now_ms: u64, count: bool) -> Option<Arc<Message>> {
-        let signal = match event {
-            OutboxEvent::Publish { message, .. } => return Some(Arc::clone(message)),
-            OutboxEvent::Assigned { .. } => return None, // stands in the member's replicated queue
-            OutboxEvent::Lifecycle(lifecycle) => Signal::Lifecycle(Box::new(lifecycle.clone())),
-            OutboxEvent::Dropped(dropped) => Signal::Dropped(dropped.clone()),
-            OutboxEvent::Expired(expired) => Signal::Expired(expired.clone()),
-        };
-        self.renderer.render(&signal, now_ms, count)
     }
 
     fn publish(&self, message: &Arc<Message>) {

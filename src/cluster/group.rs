@@ -38,8 +38,10 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct LeaderView {
     pub leader: Option<NodeId>,
     pub term: u64,
-    /// This node leads, and has applied everything its predecessors committed.
+    /// This node leads, has applied everything its predecessors committed, and no other can lead yet.
     pub leads: bool,
+    /// An entry of the leader's own term is applied here, and so everything committed before it led.
+    pub caught_up: bool,
     /// The leader was heard lately; or this node leads and was heard by a majority lately.
     pub reachable: bool,
     /// When it was last reachable, monotonic; 0 where it never was.
@@ -72,7 +74,8 @@ pub struct Group {
     may_vote: AtomicBool,
     /// A change of membership is under way.
     changing: Arc<AtomicBool>,
-    unreachable_after_ms: u64,
+    /// For so long after a majority answered no other can lead.
+    lease_ms: u64,
 }
 
 /// Held while a change of membership is under way.
@@ -97,7 +100,7 @@ impl Group {
         machine: Arc<dyn Machine>,
     ) -> Result<Arc<Self>, ClusterError> {
         let node = network.node;
-        let unreachable_after_ms = config.election_timeout_max * 2;
+        let lease_ms = config.election_timeout_max;
         let log = RaftLog::new(log);
         let serving = Arc::new(AtomicBool::new(false));
         let machine = StateMachine::new(machine, state, Arc::clone(&serving))
@@ -119,7 +122,7 @@ impl Group {
             heard_ms: AtomicU64::new(0),
             may_vote: AtomicBool::new(true),
             changing: Arc::default(),
-            unreachable_after_ms,
+            lease_ms,
         }))
     }
 
@@ -138,6 +141,15 @@ impl Group {
 
     pub fn set_may_vote(&self, may: bool) {
         self.may_vote.store(may, Ordering::Relaxed);
+    }
+
+    pub fn may_vote(&self) -> bool {
+        self.may_vote.load(Ordering::Relaxed)
+    }
+
+    /// Why the replica has stopped for good: storage failed.
+    pub fn failure(&self) -> Option<String> {
+        self.metrics().running_state.err().map(|error| error.to_string())
     }
 
     /// `None` while another change of membership is under way.
@@ -177,7 +189,7 @@ impl Group {
     /// Executes a peer's call.
     pub async fn execute(&self, from: NodeId, request: Request) -> Response {
         let append = matches!(request, Request::Append(_) | Request::SnapshotChunk { .. } | Request::SnapshotEnd { .. });
-        if matches!(request, Request::Vote(_) | Request::PreVote(_)) && !self.may_vote.load(Ordering::Relaxed) {
+        if matches!(request, Request::Vote(_) | Request::PreVote(_)) && !self.may_vote() {
             return Response::Refused("this replica lost its data and is being filled again".to_owned());
         }
         let response = execute(&self.raft, &self.transfers, from, request).await;
@@ -205,7 +217,7 @@ impl Group {
                 changed(led);
             }
             if let Ok(Err(_)) = timeout(LOOK, metrics.changed()).await {
-                self.view.send_replace(LeaderView { leader: None, leads: false, reachable: false, ..view });
+                self.view.send_replace(LeaderView { leader: None, leads: false, caught_up: false, reachable: false, ..view });
                 if led {
                     changed(false);
                 }
@@ -216,29 +228,37 @@ impl Group {
 
     fn look(&self, metrics: &RaftMetrics<TypeConfig>) -> LeaderView {
         let own_term: CommittedLeaderIdOf<TypeConfig> = metrics.vote.leader_id().to_committed();
-        let leading = metrics.state.is_leader();
         let caught_up = metrics.last_applied.is_some_and(|applied| *applied.committed_leader_id() == own_term);
+        let leading = metrics.state.is_leader() && metrics.current_leader == Some(self.node);
         let now_ms = monotonic_ms();
-        let reachable = match metrics.current_leader {
-            Some(leader) if leader == self.node => {
-                let acked = metrics
-                    .last_quorum_acked
-                    .is_some_and(|acked| acked.elapsed() < Duration::from_millis(self.unreachable_after_ms));
-                leading && acked
+        let (reachable, leased) = match metrics.current_leader {
+            Some(_) if leading => {
+                let acked_ms = self.acked_ms_ago(metrics);
+                (acked_ms < self.lease_ms.saturating_mul(2), acked_ms < self.lease_ms)
             }
-            Some(_) => {
+            Some(leader) if leader != self.node => {
                 let heard = self.heard_ms.load(Ordering::Relaxed);
-                heard > 0 && now_ms.saturating_sub(heard) < self.unreachable_after_ms
+                (heard > 0 && now_ms.saturating_sub(heard) < self.lease_ms * 2, false)
             }
-            None => false,
+            _ => (false, false),
         };
         LeaderView {
             leader: metrics.current_leader,
             term: metrics.current_term,
-            leads: leading && caught_up,
+            leads: leased && caught_up,
+            caught_up,
             reachable,
             reachable_ms: if reachable { now_ms } else { self.view().reachable_ms },
         }
+    }
+
+    /// How long ago the youngest append was sent that a majority answered; 0 for the only voter.
+    fn acked_ms_ago(&self, metrics: &RaftMetrics<TypeConfig>) -> u64 {
+        if metrics.membership_config.voter_ids().all(|voter| voter == self.node) {
+            return 0;
+        }
+        let ago = metrics.last_quorum_acked.map(|acked| acked.elapsed());
+        ago.map_or(u64::MAX, |ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))
     }
 
     pub fn status(&self) -> GroupStatus {

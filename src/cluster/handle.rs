@@ -152,6 +152,11 @@ impl Cluster {
         self.inner.node.is_ready()
     }
 
+    /// Why a group of this node has stopped for good: its storage failed, and the process should end.
+    pub fn failure(&self) -> Option<String> {
+        self.inner.node.groups.iter().find_map(|group| group.failure())
+    }
+
     pub fn status(&self) -> ClusterStatus {
         let node = &self.inner.node;
         let waiting_for = node.waiting();
@@ -178,6 +183,11 @@ impl Cluster {
         let node = &self.inner.node;
         let _ = timeout(HAND_OVER, node.hand_over()).await;
         node.close().await;
+    }
+
+    #[cfg(test)]
+    pub(super) fn groups(&self) -> &[Arc<Group>] {
+        &self.inner.node.groups
     }
 
     fn shard(&self, shard: ShardId) -> Option<(&Arc<Shard>, &Arc<Group>)> {

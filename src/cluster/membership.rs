@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::replica::NodeId;
 use crate::replica::meta::{Member, MetaCommand};
 
+use super::clock::monotonic_ms;
 use super::control::Control;
 use super::founding::{join, promise};
 use super::group::Group;
@@ -25,6 +26,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A learner so many entries behind may become a voter.
 const VOTER_LAG_ENTRIES: u64 = 1_000;
+/// A replica that came without data votes after so long without a leader.
+const VOTELESS_MS_MAX: u64 = 30_000;
 
 /// Keeps this node a member of all groups and its incarnation known to `meta`.
 pub async fn keep_member(node: Arc<Node>) {
@@ -39,6 +42,7 @@ pub async fn keep_member(node: Arc<Node>) {
         leader.borrow_and_update();
         know_members(&node);
         ask_to_join(&node);
+        allow_votes(&node);
         if !node.is_established() && node.meta_group().view().reachable {
             let member = Member {
                 name: node.settings.node_name.clone(),
@@ -169,6 +173,21 @@ fn ask_to_join(node: &Node) {
     });
     if missing {
         transport.broadcast_control(&join(node));
+    }
+}
+
+/// A replica that came empty votes once it holds what the leader had committed. Should there be no leader for long, a majority has lost
+/// its data: what is left is all there is, and better than nothing.
+fn allow_votes(node: &Node) {
+    for group in node.groups.iter().filter(|group| !group.may_vote()) {
+        let view = group.view();
+        let caught_up = view.reachable && view.caught_up && group.lag() == 0;
+        if caught_up {
+            group.set_may_vote(true);
+        } else if view.leaderless_ms(monotonic_ms()) > VOTELESS_MS_MAX {
+            tracing::warn!(group = group.index, "no leader for long: this replica votes although it came without data");
+            group.set_may_vote(true);
+        }
     }
 }
 

@@ -174,6 +174,7 @@ impl Node {
     /// Stops all tasks and links at once.
     pub fn stop(&self) {
         self.cancel.cancel();
+        self.shards.iter().for_each(|shard| shard.submitter.close());
         if let Some(transport) = &self.transport {
             transport.stop();
         }
@@ -278,14 +279,22 @@ impl Node {
     /// What readiness waits for.
     pub fn not_ready_because(&self) -> Option<String> {
         if self.cluster_id().is_none() {
-            return Some("the cluster to be founded or found".to_owned());
+            return Some(match self.storage.identity().promised_to {
+                Some(founder) if founder != self.settings.node_name => {
+                    format!("{founder}, to which this node promised itself, to found the cluster")
+                }
+                _ => "the cluster to be founded or found".to_owned(),
+            });
         }
         for group in &self.groups {
             let name = super::group::group_name(group.index);
+            if let Some(failure) = group.failure() {
+                return Some(format!("a restart: group {name} has stopped: {failure}"));
+            }
             if group.view().reachable_leader().is_none() {
                 return Some(format!("a leader of group {name}"));
             }
-            if group.lag() > READY_LAG_ENTRIES {
+            if !group.view().caught_up || group.lag() > READY_LAG_ENTRIES {
                 return Some(format!("group {name} to catch up"));
             }
         }
@@ -302,6 +311,7 @@ impl Node {
         let mut waiting = self.waiting_for.lock();
         match (reason, &*waiting) {
             (Some(reason), Some((known, _))) if reason == *known => {}
+            (None, None) if self.is_ready() => {}
             (reason, _) => {
                 match &reason {
                     Some(reason) => tracing::info!(reason, "not ready: waits for"),
@@ -365,7 +375,11 @@ impl Receiver for Inbox {
         }
     }
 
-    fn link_up(&self, _peer: NodeId) {}
+    fn link_up(&self, _peer: NodeId) {
+        if let Some(node) = self.node.upgrade() {
+            node.shards.iter().for_each(|shard| shard.submitter.wake());
+        }
+    }
 
     fn link_down(&self, _peer: NodeId) {
         if let Some(node) = self.node.upgrade() {

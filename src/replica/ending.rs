@@ -129,6 +129,7 @@ impl State {
         if !session_ends {
             session.expires_at_ms = after(scope.now_ms, session.session_expiry_interval_s);
             self.due.change(None, session.expires_at_ms, || DueKey::Session(client.clone()));
+            session.queue.set_begun(session.queue_head.sent_seq);
             self.due.shield(&mut session.queue, 0, client);
             self.dirty.mark(RecordKey::Session(client.clone()));
             self.dirty.mark(RecordKey::QueueHead(client.clone()));

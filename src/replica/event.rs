@@ -115,7 +115,12 @@ pub enum OutboxEvent {
     Dropped(Dropped),
     Expired(Expired),
     /// A QoS 2 message of a shared subscription for the member that was chosen.
-    Assigned { client: ByteString, message: Arc<Message>, retain: bool, subscription_ids: SubscriptionIds },
+    Assigned {
+        client: ByteString,
+        message: Arc<Message>,
+        retain: bool,
+        subscription_ids: SubscriptionIds,
+    },
     /// A message published by the shard: a Will that is due, a QoS 2 message received, what an add-on re-publishes.
     /// `dead_known` = whether it has receivers was decided (and signalled) already.
     Publish {

@@ -7,7 +7,7 @@ use super::command::TakeCommand;
 use super::event::{Event, OutboxEvent, Position};
 use super::record_key::RecordKey;
 use super::state::State;
-use crate::signal::{ConnectionFacts, Lifecycle, LifecycleEvent};
+use crate::signal::{ConnectionFacts, Lifecycle, LifecycleEvent, RenderedOnce};
 
 impl State {
     /// Puts an event at the end.
@@ -22,7 +22,7 @@ impl State {
     }
 
     pub(super) fn raise_lifecycle(&mut self, scope: &mut Scope, event: LifecycleEvent, facts: Arc<ConnectionFacts>) {
-        let lifecycle = Lifecycle { event, at_ms: scope.now_ms, facts };
+        let lifecycle = Lifecycle { event, at_ms: scope.now_ms, facts, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Lifecycle(lifecycle));
     }
 

@@ -330,7 +330,9 @@ impl Watcher {
                 assert!(self.wills.insert(message.topic.to_string()), "a will twice");
                 return;
             }
-            OutboxEvent::Publish { .. } | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => return,
+            OutboxEvent::Publish { .. } | OutboxEvent::Assigned { .. } | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => {
+                return;
+            }
         };
         let client = lifecycle.facts.client_id.to_string();
         let connection = lifecycle.facts.connected_at_ms;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::ConnectionRef;
-use super::command::{Command, ConnectCommand, QueueStep, TakeCommand, Target};
+use super::command::{Assignment, Command, ConnectCommand, QueueStep, TakeCommand, Target};
 use super::event::{Event, OutboxEvent, Outcome, Position};
 use super::ids::ShardId;
 use super::testing::{Bench, connect, disconnect, expiring, group, message, on, outbox_of, to_session};
@@ -213,7 +213,7 @@ fn a_shared_subscription_has_one_queue() {
     assert_eq!(outbox_of(&enqueue(&message("t/3"), 1, true)), ["drop t/1"]);
     let OutboxEvent::Dropped(report) = &*last_outbox(&bench) else { panic!() };
     assert_eq!(report.receiver, Receiver::SharedSubscription("$share/g/t/+".into()));
-    assert_eq!(report.qos, QoS::AtLeastOnce, "the most a member can have");
+    assert_eq!(report.qos, QoS::ExactlyOnce, "the most a member can have");
     let expired = expiring("t/4", Some(1), bench.now_ms);
     bench.run(Command::Enqueue { message: expired, targets: vec![to_group(&id, 5, true)] });
     assert_eq!(outbox_of(&bench.pass(1000)), ["expire t/4"]);
@@ -227,6 +227,42 @@ fn a_shared_subscription_has_one_queue() {
     assert_eq!(events, [Event::GroupRemoved { group: id.clone() }]);
     assert_eq!(bench.run(Command::RemoveGroup { group: id.clone() }).1, []);
     assert_eq!((bench.state.queued_count(), bench.state.group(&id)), (0, None));
+}
+
+#[test]
+fn a_qos2_entry_of_a_shared_subscription_is_assigned_to_its_member_once() {
+    let mut bench = Bench::new();
+    let id = group("g", "t");
+    let qos2 = Arc::new(Message { qos: QoS::ExactlyOnce, ..Message::clone(&message("t")) });
+    bench.run(Command::Enqueue { message: qos2.clone(), targets: vec![to_group(&id, 10, false)] });
+    let assignment = Assignment { seq: 1, client: "c".into(), retain: false, subscription_ids: [7].into_iter().collect() };
+    let assign = Command::AssignShared { group: id.clone(), assignments: vec![assignment] };
+    assert_eq!(outbox_of(&bench.run(assign.clone()).1), ["assign t to c"]);
+    let OutboxEvent::Assigned { message, subscription_ids, .. } = &*last_outbox(&bench) else { panic!() };
+    assert_eq!((message, &subscription_ids[..]), (&qos2, &[7][..]));
+    assert_eq!(bench.state.queued_count(), 0);
+    assert_eq!(outbox_of(&bench.run(assign).1), [""; 0], "the entry is gone");
+}
+
+#[test]
+fn a_qos2_message_once_sent_does_not_expire() {
+    let mut bench = online(10, false);
+    let now_ms = bench.now_ms;
+    for qos in [QoS::ExactlyOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let Target::Session { client, retain, subscription_ids, retained_origin, .. } = to_session("c") else { panic!() };
+        let target = Target::Session { client, qos, retain, subscription_ids, retained_origin };
+        bench.run(Command::Enqueue { message: expiring("t", Some(5), now_ms), targets: vec![target] });
+    }
+    let Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, .. } =
+        disconnect("c", FIRST, false)
+    else {
+        panic!()
+    };
+    let sent_seq = 2;
+    bench.run(Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, sent_seq });
+    assert_eq!(bench.pass(6000).len(), 2);
+    assert_eq!(bench.queued_seqs("c"), [1], "only what was begun with QoS 2 stays");
+    assert_eq!(bench.reloaded().next_expiry_ms(), bench.state.next_expiry_ms());
 }
 
 #[test]

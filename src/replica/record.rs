@@ -177,6 +177,8 @@ impl State {
                 let of_node = self.connected.entry((connection.node, connection.incarnation)).or_default();
                 of_node.insert(client.clone());
             }
+            session.queue.shield(usize::MAX);
+            session.queue.set_begun(session.queue_head.sent_seq);
             session.queue.shield(if session.connection.is_some() { IN_FLIGHT_MAX } else { 0 });
             self.due.change(None, session.will_due_ms, || DueKey::Will(client.clone()));
             self.due.change(None, session.expires_at_ms, || DueKey::Session(client.clone()));

@@ -83,6 +83,8 @@ pub struct Queue {
     pub(super) expiring: BTreeSet<(u64, u64)>,
     /// The first so many entries may be in flight: the shard neither expires nor discards them.
     pub(super) shielded: usize,
+    /// `QueueHead::sent_seq` as expiry is to see it: a QoS 2 message once sent is sent again, expired or not [MQTT-4.3.3-7].
+    pub(super) begun_seq: u64,
 }
 
 /// One queued message.

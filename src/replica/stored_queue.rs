@@ -1,6 +1,7 @@
 //! What can be done to a stored queue: push with limits, take out, shield what may be in flight. Plain data, no reports.
 
 use super::session::{Queue, QueueEntry, QueueHead};
+use crate::mqtt::QoS;
 
 /// The largest send window of a client (spec/hivemq.md 2.5). Entries are sent in order, so what is in flight lies among the first
 /// so many of the queue.
@@ -101,6 +102,11 @@ impl Queue {
         last.checked_sub(1).and_then(|index| self.entries.get(index)).map_or(0, |entry| entry.seq)
     }
 
+    /// Notes how far messages were sent; only while what was sent is shielded, so that nothing watched changes.
+    pub(super) fn set_begun(&mut self, sent_seq: u64) {
+        self.begun_seq = self.begun_seq.max(sent_seq);
+    }
+
     /// Shields the first `count` entries from expiry and discarding.
     pub(super) fn shield(&mut self, count: usize) {
         let before = std::mem::replace(&mut self.shielded, count).min(self.entries.len());
@@ -110,7 +116,7 @@ impl Queue {
         }
         for index in after..before {
             if let Some(entry) = self.entries.get(index)
-                && let Some(key) = expiry_key(entry)
+                && let Some(key) = expiry_key(entry, self.begun_seq)
             {
                 self.expiring.insert(key);
             }
@@ -138,26 +144,29 @@ impl Queue {
     }
 
     fn watch(&mut self, entry: &QueueEntry) {
-        if let Some(key) = expiry_key(entry) {
+        if let Some(key) = expiry_key(entry, self.begun_seq) {
             self.expiring.insert(key);
         }
     }
 
     fn unwatch(&mut self, index: usize) {
-        if let Some(key) = self.entries.get(index).and_then(expiry_key) {
+        if let Some(key) = self.entries.get(index).and_then(|entry| expiry_key(entry, self.begun_seq)) {
             self.expiring.remove(&key);
         }
     }
 
     fn unwatch_entry(&mut self, entry: &QueueEntry) {
-        if let Some(key) = expiry_key(entry) {
+        if let Some(key) = expiry_key(entry, self.begun_seq) {
             self.expiring.remove(&key);
         }
     }
 }
 
 /// (expiry, `seq`) of an entry that can expire.
-fn expiry_key(entry: &QueueEntry) -> Option<(u64, u64)> {
+fn expiry_key(entry: &QueueEntry, begun_seq: u64) -> Option<(u64, u64)> {
+    if entry.qos == QoS::ExactlyOnce && entry.seq <= begun_seq {
+        return None;
+    }
     let at_ms = entry.message.as_ref()?.expires_at_ms()?;
     Some((at_ms, entry.seq))
 }

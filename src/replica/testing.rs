@@ -215,6 +215,7 @@ pub(super) fn shown(event: &OutboxEvent) -> String {
         }
         OutboxEvent::Dropped(dropped) => format!("drop {}", dropped.message.topic),
         OutboxEvent::Expired(expired) => format!("expire {}", expired.message.topic),
+        OutboxEvent::Assigned { client, message, .. } => format!("assign {} to {client}", message.topic),
         OutboxEvent::Publish { message, .. } => format!("publish {}", message.topic),
     }
 }

@@ -1,6 +1,6 @@
 //! Signals: what happened to a message or a connection that somebody may want to know. Plain data, one list for all.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,34 @@ pub struct Lifecycle {
     pub event: LifecycleEvent,
     pub at_ms: u64,
     pub facts: Arc<ConnectionFacts>,
+    /// The event's message once somebody on this node made it; not part of the event.
+    #[serde(skip)]
+    pub rendered: RenderedOnce,
 }
+
+/// A place for a message that several parts of a node need of the same event: made by the first, read by the others.
+#[derive(Debug, Default)]
+pub struct RenderedOnce(OnceLock<Option<Arc<Message>>>);
+
+impl RenderedOnce {
+    pub fn get_or_make(&self, make: impl FnOnce() -> Option<Arc<Message>>) -> Option<Arc<Message>> {
+        self.0.get_or_init(make).clone()
+    }
+}
+
+impl Clone for RenderedOnce {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for RenderedOnce {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RenderedOnce {}
 
 /// What happened to the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,7 +22,8 @@ use super::log_index::LogIndex;
 use super::record::seal;
 use super::stats::Health;
 
-/// Latest entries of a group kept in memory once they are written.
+/// Latest entries kept in memory once they are written, shared evenly by the groups, and the most for one of them.
+const TAILS_BYTES_MAX: usize = 64 * 1024 * 1024;
 const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A purge can be long: keys written in one batch.
 const BATCH_KEYS_MAX: usize = 16_384;
@@ -100,6 +101,7 @@ pub(super) struct Shared {
     pub(super) health: Arc<Health>,
     /// `None` after the close: handles that outlive the storage do not keep the database open.
     pub(super) engine: RwLock<Option<LogEngine>>,
+    tail_bytes_max: usize,
     pending: Mutex<Pending>,
     wake: Condvar,
     #[cfg(test)]
@@ -107,11 +109,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(dir: PathBuf, health: Arc<Health>, engine: LogEngine) -> Self {
+    pub(super) fn new(dir: PathBuf, groups: usize, health: Arc<Health>, engine: LogEngine) -> Self {
         Self {
             dir,
             health,
             engine: RwLock::new(Some(engine)),
+            tail_bytes_max: (TAILS_BYTES_MAX / groups.max(1)).min(TAIL_BYTES_MAX),
             pending: Mutex::default(),
             wake: Condvar::new(),
             #[cfg(test)]
@@ -154,8 +157,9 @@ pub(super) fn closed() -> StorageError {
     StorageError::Poisoned("it was closed".into())
 }
 
-/// Body of the thread. Ends when stopped and nothing is pending; returns the number of the last batch.
+/// Body of the thread. Ends when stopped and nothing is pending, and closes the database; returns the number of the last batch.
 pub(super) fn run(shared: &Shared, mut batch_number: u64) -> u64 {
+    let _close = CloseOnExit(shared);
     loop {
         let changes = shared.take();
         if changes.is_empty() {
@@ -167,8 +171,25 @@ pub(super) fn run(shared: &Shared, mut batch_number: u64) -> u64 {
         }
         let outcome = || result.is_ok().then_some(()).map_or_else(|| shared.health.check(), Ok);
         for (group, change) in changes {
-            finish(&group, change, outcome());
+            finish(&group, change, outcome(), shared.tail_bytes_max);
         }
+    }
+}
+
+/// However the thread ends, nobody waits for it in vain.
+struct CloseOnExit<'a>(&'a Shared);
+
+impl Drop for CloseOnExit<'_> {
+    fn drop(&mut self) {
+        let Self(shared) = self;
+        if std::thread::panicking() {
+            shared.health.poison(&StorageError::Engine("the thread that writes the logs panicked".into()));
+        }
+        shared.stop();
+        for (group, change) in shared.take() {
+            finish(&group, change, Err(closed()), shared.tail_bytes_max);
+        }
+        shared.engine.write().take();
     }
 }
 
@@ -204,11 +225,11 @@ fn write(
     batch.flush()
 }
 
-fn finish(group: &Group, change: Change, result: Result<(), StorageError>) {
+fn finish(group: &Group, change: Change, result: Result<(), StorageError>, tail_bytes_max: usize) {
     match change {
         Change::Append { entries, epoch, flushed } => {
             if let (Ok(()), Some((last, _))) = (&result, entries.last()) {
-                group.index.write().written(epoch, last + 1, TAIL_BYTES_MAX);
+                group.index.write().written(epoch, last + 1, tail_bytes_max);
             }
             if catch_unwind(AssertUnwindSafe(|| flushed(result))).is_err() {
                 tracing::error!(group = group.id, "a flush callback panicked");

@@ -19,7 +19,14 @@ impl Directory {
     /// Creates the directory if needed and takes its lock.
     pub(super) fn claim(path: &Path) -> Result<Self, StorageError> {
         let io = |error| StorageError::io(path, error);
-        fs::create_dir_all(path).map_err(io)?;
+        if !path.exists() {
+            fs::create_dir_all(path).map_err(io)?;
+            // Else a power cut could take the new directory with all in it. A parent that may not be opened is not ours to flush.
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if let Ok(parent) = File::open(parent) {
+                parent.sync_all().map_err(io)?;
+            }
+        }
         let lock_path = path.join(LOCK_FILE);
         let mut lock = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&lock_path).map_err(io)?;
         match lock.try_lock() {

@@ -41,6 +41,7 @@ impl StorageError {
         use fjall::{Error, LsmError};
         match error {
             Error::Io(source) | Error::Storage(LsmError::Io(source)) => Self::io(dir, source),
+            Error::Locked => Self::Locked { path: dir.to_owned(), lock: dir.join("lock"), pid: "unknown".into() },
             Error::Poisoned => Self::Poisoned(format!("{}: {doing}: an earlier write failed", dir.display())),
             Error::Storage(what) => Self::damaged(dir, doing, what.to_string()),
             Error::JournalRecovery(what) => Self::damaged(dir, doing, what.to_string()),

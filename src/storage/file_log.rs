@@ -52,7 +52,7 @@ impl FileLogs {
         let groups = (0..groups)
             .map(|id| Ok(Arc::new(Group { id, index: RwLock::new(find(&engine, &dir, id)?) })))
             .collect::<Result<Vec<_>, StorageError>>()?;
-        let shared = Arc::new(Shared::new(dir.clone(), health, engine));
+        let shared = Arc::new(Shared::new(dir.clone(), groups.len(), health, engine));
         let committer = {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("raft-log".into());
@@ -70,9 +70,11 @@ impl FileLogs {
     pub(super) fn close(&self) -> Option<u64> {
         let committer = self.committer.lock().take()?;
         self.shared.stop();
-        let last = committer.join();
-        self.shared.engine.write().take();
-        last.ok().filter(|_| self.shared.health.check().is_ok())
+        if committer.thread().id() == std::thread::current().id() {
+            // A flush callback held the last reference. The thread ends by itself and closes the database.
+            return None;
+        }
+        committer.join().ok().filter(|_| self.shared.health.check().is_ok())
     }
 
     #[cfg(test)]

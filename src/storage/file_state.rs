@@ -90,21 +90,40 @@ impl FileStates {
                 Ok(Generation { number, keyspace: engine::keyspace(&db, &dir, &name, sizes, !initialised)? })
             })
             .collect::<Result<Vec<_>, StorageError>>()?;
-        let shared = Arc::new(Shared {
+        let shared = Shared {
             dir,
             sizes,
             health,
             engine: RwLock::new(Some(Engine { db, control, groups: Arc::new(groups) })),
             written: AtomicU64::new(0),
             flushed: Mutex::new(Flushed { written: 0, number: flushes }),
-        });
-        shared.delete_abandoned()?;
-        Ok(Self { shared })
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     pub(super) fn group(&self, id: u16) -> Option<Arc<dyn StateStore>> {
         let groups = self.shared.engine.read().as_ref().map_or(0, |engine| engine.groups.len());
         (usize::from(id) < groups).then(|| Arc::new(FileState { shared: self.shared.clone(), group: id }) as Arc<dyn StateStore>)
+    }
+
+    /// Deletes what an interrupted replace left: its new generation or the old one. It writes, so the directory must count as open.
+    pub(super) fn delete_abandoned(&self) -> Result<(), StorageError> {
+        let shared = &self.shared;
+        let engine = shared.engine()?;
+        let current = |name: &str| name == CONTROL || engine.groups.iter().any(|group| &**group.keyspace.name() == name);
+        let abandoned: Vec<_> = engine.db.list_keyspace_names().into_iter().filter(|name| !current(name)).collect();
+        if abandoned.is_empty() {
+            return Ok(());
+        }
+        // The engine forgets the sequence numbers of deleted keyspaces and would use them again within one journal, where only a growing
+        // one is sound: a later record in a keyspace that stays holds it up.
+        shared.written.fetch_add(1, Ordering::Release);
+        shared.flush()?;
+        shared.sync()?;
+        for name in abandoned {
+            shared.delete(&engine.db, engine::keyspace(&engine.db, &shared.dir, &name, shared.sizes, false)?);
+        }
+        Ok(())
     }
 
     /// Flushes and closes the database. Returns the number of the last flush, `None` if it failed.
@@ -288,25 +307,6 @@ impl Shared {
         if let Err(error) = db.delete_keyspace(keyspace) {
             tracing::warn!(dir = %self.dir.display(), name, %error, "cannot delete an old generation of a group's state");
         }
-    }
-
-    /// Deletes what an interrupted replace left: its new generation or the old one.
-    fn delete_abandoned(&self) -> Result<(), StorageError> {
-        let engine = self.engine()?;
-        let current = |name: &str| name == CONTROL || engine.groups.iter().any(|group| &**group.keyspace.name() == name);
-        let abandoned: Vec<_> = engine.db.list_keyspace_names().into_iter().filter(|name| !current(name)).collect();
-        if abandoned.is_empty() {
-            return Ok(());
-        }
-        // The engine forgets the sequence numbers of deleted keyspaces and would use them again within one journal, where only a growing
-        // one is sound: a later record in a keyspace that stays holds it up.
-        self.written.fetch_add(1, Ordering::Release);
-        self.flush()?;
-        self.sync()?;
-        for name in abandoned {
-            self.delete(&engine.db, engine::keyspace(&engine.db, &self.dir, &name, self.sizes, false)?);
-        }
-        Ok(())
     }
 }
 

@@ -141,10 +141,11 @@ fn proof_within(rest: &[u8], proof: Proof) -> Option<usize> {
     while let Some(found) = rest.get(from..)?.iter().position(|byte| *byte == TAG_START) {
         let at = from + found;
         let begins_like_a_batch = matches!(rest.get(at + START_LEN), Some(&(TAG_ITEM | TAG_CLEAR)));
-        if begins_like_a_batch && let Ok(Some(batch)) = read_batch(&mut &rest[at..], key) {
-            if key.is_none() || batch.has_key {
-                return Some(at);
-            }
+        if begins_like_a_batch
+            && let Ok(Some(batch)) = read_batch(&mut &rest[at..], key)
+            && (key.is_none() || batch.has_key)
+        {
+            return Some(at);
         }
         from = at + 1;
     }

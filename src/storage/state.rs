@@ -15,6 +15,7 @@ pub trait StateStore: Send + Sync {
     /// behind the purged end of the group's log, the state must come from the peers.
     fn applied(&self) -> Result<Option<Vec<u8>>, StorageError>;
     /// Visits all records in key order, as of the time of the call.
+    #[expect(clippy::type_complexity, reason = "a name for the visitor would say less than its type")]
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError>;
     /// Replaces everything (an installed snapshot), durable on return. Interrupted anywhere it is as if it had not begun.
     fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError>;

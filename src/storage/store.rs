@@ -169,6 +169,7 @@ impl Files {
         stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
         stored = Stored { initialised: true, closed_at: None, ..stored };
         file.write(&stored)?;
+        states.delete_abandoned()?;
         Ok((Self { logs, states, identity: file, _directory: directory }, stored))
     }
 }

@@ -21,7 +21,7 @@ pub enum LoggingError {
 /// Sends log lines to standard error, as the filter says: `info`, or `info,troupemq::cluster=debug`. Coloured on a terminal only.
 /// Once a process.
 pub fn init(filter: &str) -> Result<(), LoggingError> {
-    let parsed = parse(filter)?;
+    let parsed = parse(&with_quiet_libraries(filter))?;
     tracing_subscriber::fmt()
         .with_env_filter(parsed)
         .with_writer(std::io::stderr)
@@ -30,6 +30,16 @@ pub fn init(filter: &str) -> Result<(), LoggingError> {
         .try_init()
         .map_err(LoggingError::AlreadySet)
 }
+
+/// A bare level is meant for the broker: libraries that are chatty at `info` stay at `warn`. A filter that names modules is taken as it is.
+fn with_quiet_libraries(filter: &str) -> String {
+    match filter {
+        "info" => format!("{filter},{QUIET}"),
+        _ => filter.to_owned(),
+    }
+}
+
+const QUIET: &str = "openraft=warn,actix_server=warn,fjall=warn,lsm_tree=warn";
 
 fn parse(filter: &str) -> Result<EnvFilter, LoggingError> {
     EnvFilter::builder().parse(filter).map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })

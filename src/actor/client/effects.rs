@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use actix::{AsyncContext, Context, WrapFuture};
 use actix::fut::ActorFutureExt;
+use actix::{AsyncContext, Context, WrapFuture};
 
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
 use crate::replica::command::{QueueStep, SubscriptionRecord, WillRecord};
@@ -125,9 +125,7 @@ impl Client {
             connection: self.connection,
             clean_start: registration.clean_start,
             session_expiry_interval_s: registration.session_expiry_interval_s,
-            will: registration
-                .will
-                .map(|w| WillRecord { message: Arc::new(*w.message), delay_interval_s: w.delay_interval_s }),
+            will: registration.will.map(|w| WillRecord { message: Arc::new(*w.message), delay_interval_s: w.delay_interval_s }),
             facts: Arc::clone(&identity.facts),
             user_properties: registration.user_properties,
             queue_limit: node.settings.queue.max_queue_size,
@@ -210,8 +208,7 @@ impl Client {
             .iter()
             .map(|s| SubscriptionRecord { filter: s.filter.clone(), options: s.options, identifier: s.identifier })
             .collect();
-        let command =
-            Command::Subscribe { client: identity.client.clone(), connection: self.connection, subscriptions: records };
+        let command = Command::Subscribe { client: identity.client.clone(), connection: self.connection, subscriptions: records };
         let submitted = cluster.submit(identity.shard, command);
         ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
             match outcome {
@@ -370,4 +367,3 @@ fn granted(qos: QoS) -> ReasonCode {
         QoS::ExactlyOnce => ReasonCode::GrantedQoS2,
     }
 }
-

@@ -186,13 +186,14 @@ pub async fn wait_for(what: &str, condition: impl Fn() -> bool, state: impl Fn()
     }
 }
 
+/// Waits until all nodes hold the same state; the node that submitted last comes last.
 pub async fn wait_same_state(nodes: &[&TestNode]) {
-    wait_for(
-        "same state",
-        || nodes.windows(2).all(|pair| pair[0].digests() == pair[1].digests()),
-        || format!("{:?}", nodes.iter().map(|node| node.digests()).collect::<Vec<_>>()),
-    )
-    .await;
+    let digests = || nodes.iter().map(|node| node.digests()).collect::<Vec<_>>();
+    let same = || {
+        let digests = digests();
+        digests.iter().all(|digest| *digest == digests[0])
+    };
+    wait_for("same state", same, || format!("{:?}", digests())).await;
 }
 
 /// Log lines of a failing test: set RUST_LOG.

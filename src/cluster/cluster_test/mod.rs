@@ -1,5 +1,7 @@
 //! Whole clusters in one process: real Raft, real TCP over loopback, real storage.
 
 mod kit;
+mod partition;
 mod several;
 mod single;
+mod wire;

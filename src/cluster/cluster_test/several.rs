@@ -32,7 +32,8 @@ async fn three_nodes_found_one_cluster_and_serve_on_each() {
     }
     let all: Vec<_> = nodes.iter().collect();
     wait_same_state(&all).await;
-    assert!(nodes.iter().all(|node| node.retained() == 30));
+    let retained: Vec<_> = nodes.iter().map(TestNode::retained).collect();
+    assert_eq!(retained, [30, 30, 30]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,4 +239,62 @@ async fn leadership_is_spread_when_all_is_calm() {
     .await;
     nodes[0].retain("a").await;
     nodes[1].retain("b").await;
+}
+
+/// Makes the node forget all log entries it has a snapshot for.
+async fn purge(node: &TestNode) {
+    for group in node.cluster.groups() {
+        let applied = group.status().applied_index;
+        group.raft.trigger().snapshot().await.unwrap();
+        wait_for("snapshot", || group.status().snapshot_index >= applied, String::new).await;
+        group.raft.trigger().purge_log(applied).await.unwrap();
+        let purged = || group.metrics().purged.is_some_and(|purged| purged.index() + 1 >= applied);
+        wait_for("purged log", purged, || format!("{:?}", group.metrics())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_too_far_behind_gets_a_snapshot() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let first = plan.start(0).await;
+    let second = plan.start(1).await;
+    first.ready().await;
+    second.ready().await;
+    for i in 0..200 {
+        first.retain(&format!("t/{i}")).await;
+    }
+    wait_same_state(&[&second, &first]).await;
+    purge(&first).await;
+    purge(&second).await;
+    let third = plan.start(2).await;
+    third.ready().await;
+    wait_same_state(&[&third, &first, &second]).await;
+    assert_eq!(third.retained(), 200);
+    assert!(third.hooks.loaded.load(Ordering::Relaxed) > u32::from(SHARDS));
+    third.retain("more").await;
+    // What was installed is there after a restart too, with nothing in the log to make it from.
+    drop(third);
+    let third = plan.start(2).await;
+    third.ready().await;
+    wait_same_state(&[&third, &first, &second]).await;
+    assert_eq!(third.retained(), 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_after_the_log_was_purged_has_everything() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let nodes = plan.start_all().await;
+    for i in 0..30 {
+        nodes[i % 3].retain(&format!("t/{i}")).await;
+    }
+    wait_same_state(&nodes.iter().collect::<Vec<_>>()).await;
+    for node in &nodes {
+        purge(node).await;
+    }
+    drop(nodes);
+    let nodes = plan.start_all().await;
+    assert!(nodes.iter().all(|node| node.retained() == 30));
+    nodes[0].retain("more").await;
 }

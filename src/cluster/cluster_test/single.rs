@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::cluster::SubmitError;
 use crate::replica::{Outcome, ShardId};
@@ -77,4 +78,18 @@ async fn a_shard_that_does_not_exist_is_refused() {
     let node = plan.start(0).await;
     assert_eq!(node.cluster.submit(ShardId(SHARDS), retain("a")).await, Err(SubmitError::Unavailable));
     assert_eq!(node.cluster.read(ShardId(SHARDS), |_| ()), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_node_stays_ready_and_a_stopped_one_refuses() {
+    log();
+    let plan = Plan::new(1, Mode::InMemory);
+    let node = plan.start(0).await;
+    node.ready().await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert!(node.cluster.is_ready());
+    node.retain("a").await;
+    node.cluster.shutdown().await;
+    assert_eq!(node.cluster.submit(ShardId(0), retain("b")).await, Err(SubmitError::Unavailable));
+    assert_eq!(node.hooks.lost.load(Ordering::Relaxed), 0);
 }

@@ -145,9 +145,11 @@ impl Pending {
         Sent { batch, waiters, bytes, submitted_ms }
     }
 
-    /// The batch `next_batch` gave last is on its way.
-    pub fn batch_sent(&mut self) {
-        self.resend = (self.resend + 1).min(self.sent.len());
+    /// The batch that begins with this number is on its way (unless everything was rewound or completed meanwhile).
+    pub fn batch_sent(&mut self, first_seq: u64) {
+        if self.sent.get(self.resend).is_some_and(|sent| sent.batch.first_seq == first_seq) {
+            self.resend += 1;
+        }
     }
 
     /// Everything not completed is to be sent again, from the oldest on.

@@ -21,7 +21,7 @@ fn push(pending: &mut Pending, now_ms: u64) -> Waiting {
 
 fn send(pending: &mut Pending) -> Option<(u64, usize)> {
     let batch = pending.next_batch()?;
-    pending.batch_sent();
+    pending.batch_sent(batch.first_seq);
     Some((batch.first_seq, batch.commands.len()))
 }
 

@@ -1,6 +1,7 @@
 //! Sends what is pending for one shard to its leader, again when the leader or the link changed or nothing moved.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -32,11 +33,18 @@ pub struct Submitter {
     node: NodeId,
     pending: Mutex<Pending>,
     wake: Notify,
+    closed: AtomicBool,
 }
 
 impl Submitter {
     pub fn new(shard: ShardId, node: NodeId, incarnation: Incarnation) -> Self {
-        Self { shard, node, pending: Mutex::new(Pending::new(node, incarnation)), wake: Notify::new() }
+        Self {
+            shard,
+            node,
+            pending: Mutex::new(Pending::new(node, incarnation)),
+            wake: Notify::new(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// Takes a command in; the outcome comes on the receiver.
@@ -49,6 +57,9 @@ impl Submitter {
         if command_bytes(&command) > COMMAND_BYTES_MAX {
             let _ = waiter.send(Ok(Outcome::Refused(ReasonCode::QuotaExceeded)));
             return Ok(waiting);
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(SubmitError::Unavailable);
         }
         if leader.leaderless_ms(monotonic_ms()) > LEADERLESS_MS && !matches!(command, Command::Disconnect { .. }) {
             return Err(SubmitError::Unavailable);
@@ -88,6 +99,18 @@ impl Submitter {
         tell(told);
     }
 
+    /// The node stops: nothing is taken in any more, and what waits will not be heard of.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let incarnation = self.pending.lock().incarnation();
+        self.renew(incarnation);
+    }
+
+    /// A link came up: looks at once whether something is to be sent again.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
     /// Commands without an outcome yet.
     pub fn pending_count(&self) -> usize {
         self.pending.lock().len()
@@ -125,8 +148,8 @@ impl Submitter {
     /// Sends what is to be sent; false where it was not taken.
     fn send_all(&self, leader: NodeId, proposer: &Proposer, transport: Option<&Transport>) -> bool {
         loop {
-            let mut pending = self.pending.lock();
-            let Some(batch) = pending.next_batch() else { return true };
+            let Some(batch) = self.pending.lock().next_batch() else { return true };
+            let (incarnation, first_seq) = (batch.incarnation, batch.first_seq);
             let sent = if leader == self.node {
                 proposer.offer(batch)
             } else {
@@ -136,7 +159,10 @@ impl Submitter {
             if !sent {
                 return false;
             }
-            pending.batch_sent();
+            let mut pending = self.pending.lock();
+            if pending.incarnation() == incarnation {
+                pending.batch_sent(first_seq);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Group 1 has 60 entries and a vote, group 2's state 60 records; both are in tables and in the journal if `tables`, else in the journal.
+/// Group 1 has 60 entries and a vote, group 2's state 60 records; in the journals.
 fn filled(dir: &Path) {
     let storage = open(dir);
     let (log, state) = (storage.log(1).unwrap(), storage.state(2).unwrap());
@@ -49,6 +49,7 @@ fn journal(dir: &Path) -> (PathBuf, usize) {
     (path, len)
 }
 
+/// The last batch was reported here: a disk that loses flushed bytes cannot be told from a write the power cut short.
 #[test]
 fn after_a_crash_a_cut_journal_tail_costs_the_last_batch_and_nothing_before_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -73,8 +74,7 @@ fn after_a_crash_damage_before_the_last_batch_is_refused_with_file_and_place_nam
     // Nineteen is prime to the length of a batch: all kinds of bytes are hit.
     for at in (0..len - 150).step_by(19 * 7) {
         copy_directory(&whole, &bad);
-        let (path, _) = journal(&bad);
-        flip(&path, at);
+        flip(&journal(&bad).0, at);
         let error = try_open(&bad).err().unwrap_or_else(|| panic!("byte {at} not found"));
         assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
         let text = error.to_string();
@@ -103,6 +103,151 @@ fn a_closed_directory_with_a_cut_or_damaged_journal_is_refused() {
     }
 }
 
+#[test]
+fn after_a_crash_a_damaged_state_is_cut_where_it_was_not_flushed_and_refused_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, bad) = (dir.path().join("whole"), dir.path().join("bad"));
+    {
+        let running = tempfile::tempdir().unwrap();
+        let storage = open(running.path());
+        let state = storage.state(1).unwrap();
+        for n in 1..=10u8 {
+            state.write(vec![(format!("record-{n:02}").into_bytes(), Some(vec![n]))], vec![n]).unwrap();
+            if n == 5 {
+                state.flush().unwrap();
+            }
+        }
+        copy_directory(running.path(), &whole);
+    }
+    for n in 1..=10u8 {
+        copy_directory(&whole, &bad);
+        let path = bad.join("state/0.jnl");
+        let key = format!("record-{n:02}").into_bytes();
+        flip(&path, fs::read(&path).unwrap().windows(key.len()).position(|bytes| bytes == key).unwrap());
+        match try_open(&bad) {
+            Ok(storage) => {
+                assert!(n > 5, "record {n}");
+                let state = storage.state(1).unwrap();
+                assert_eq!(state.applied().unwrap(), Some(vec![n - 1]));
+                assert_eq!(records(&state).len(), usize::from(n - 1));
+            }
+            Err(error) => assert!(n <= 5 && error.to_string().contains("state/0.jnl is damaged at byte"), "record {n}: {error}"),
+        }
+        fs::remove_dir_all(&bad).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_table_is_reported_with_group_and_index() {
+    let dir = tempfile::tempdir().unwrap();
+    append(&open(dir.path()).log(1).unwrap(), entries(0..5000)).unwrap();
+    to_tables(dir.path());
+    let tables = files(&dir.path().join("raft/keyspaces/1/tables"));
+    flip(&tables[0], fs::read(&tables[0]).unwrap().windows(10).position(|bytes| bytes == b"entry 3000").unwrap());
+    let storage = open(dir.path());
+    let log = storage.log(1).unwrap();
+    assert_eq!(log.read(0..=100).unwrap(), entries(0..101));
+    let error = log.read(0..=u64::MAX).unwrap_err();
+    assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("/raft is damaged at group 1 index 2"), "{error}");
+}
+
+/// Changes the log's keyspace behind the storage's back.
+fn tamper(dir: &Path, change: impl FnOnce(&fjall::Keyspace)) {
+    let db = fjall::Database::builder(dir.join("raft")).open().unwrap();
+    change(&db.keyspace("log", Default::default).unwrap());
+}
+
+#[test]
+fn an_interrupted_purge_is_finished_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    tamper(dir.path(), |log| {
+        let key = committer::purged_key(1);
+        let value = [&19u64.to_be_bytes()[..], b"marker"].concat();
+        log.insert(key.as_slice(), record::seal(&key, &value)).unwrap();
+        log.remove(committer::entry_key(1, 0).as_slice()).unwrap();
+    });
+    let storage = open(dir.path());
+    let log = storage.log(1).unwrap();
+    assert_eq!(log.purged().unwrap(), Some(Bytes::from("marker")));
+    assert_eq!(all(&log), entries(20..60));
+    drop(storage);
+    tamper(dir.path(), |log| assert!(log.get(committer::entry_key(1, 19).as_slice()).unwrap().is_none()));
+}
+
+#[test]
+fn a_missing_a_foreign_and_a_changed_entry_are_reported_with_their_index() {
+    let key = |index| committer::entry_key(1, index);
+    let cases: [(&str, &dyn Fn(&fjall::Keyspace)); 3] = [
+        ("missing", &|log| log.remove(key(30).as_slice()).unwrap()),
+        ("checksum", &|log| log.insert(key(30).as_slice(), log.get(key(31).as_slice()).unwrap().unwrap()).unwrap()),
+        ("version", &|log| log.insert(key(30).as_slice(), b"nonsense").unwrap()),
+    ];
+    for (what, change) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        filled(dir.path());
+        tamper(dir.path(), change);
+        let storage = open(dir.path());
+        let log = storage.log(1).unwrap();
+        assert_eq!(log.read(0..=29).unwrap(), entries(0..30));
+        let error = log.read(0..=59).unwrap_err().to_string();
+        assert!(error.contains("group 1 index 30") && error.contains(what), "{error}");
+    }
+}
+
+const CHILD: &str = "TROUPEMQ_STORAGE_TEST_CHILD";
+
+/// Not a test by itself: what the next one kills.
+#[test]
+fn child_that_appends_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD) else { return };
+    let storage = open(Path::new(&dir));
+    for index in 0.. {
+        for group in 0..=SHARDS {
+            append(&storage.log(group).unwrap(), entries(index..index + 1)).unwrap();
+            storage
+                .state(group)
+                .unwrap()
+                .write(vec![(vec![1], Some(index.to_be_bytes().to_vec()))], index.to_be_bytes().to_vec())
+                .unwrap();
+        }
+        eprintln!("done {index}");
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_it_reported() {
+    use std::io::BufRead;
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--nocapture", "--exact", "storage::storage_test::damage::child_that_appends_until_it_is_killed"])
+        .env(CHILD, dir.path())
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut done = None;
+    for line in lines {
+        if let Some(index) = line.unwrap().strip_prefix("done ") {
+            done = Some(index.parse::<u64>().unwrap());
+            if done == Some(300) {
+                child.kill().unwrap();
+            }
+        }
+    }
+    child.wait().unwrap();
+    let done = done.unwrap();
+    let storage = open(dir.path());
+    for group in 0..=SHARDS {
+        let found = all(&storage.log(group).unwrap());
+        assert!(found.len() as u64 > done && found == entries(0..found.len() as u64), "group {group}: {} of {done}", found.len());
+        let applied = storage.state(group).unwrap().applied().unwrap().unwrap();
+        assert_eq!(records(&storage.state(group).unwrap()), vec![(vec![1], applied)]);
+    }
+}
+
 /// Every file, several places each: an error, or all is there (the place did not matter); never less than all.
 #[test]
 fn no_flipped_byte_in_a_closed_directory_loses_anything_silently() {
@@ -115,7 +260,7 @@ fn no_flipped_byte_in_a_closed_directory_loses_anything_silently() {
     for file in files(&whole) {
         let name = file.strip_prefix(&whole).unwrap();
         let len = usize::try_from(fs::metadata(&file).unwrap().len()).unwrap();
-        let places = if len < 64 { 3 } else { 7 };
+        let places = if len < 64 { 2 } else { 6 };
         for at in (0..len).step_by((len / places).max(1)) {
             copy_directory(&whole, &bad);
             flip(&bad.join(name), at);
@@ -127,8 +272,7 @@ fn no_flipped_byte_in_a_closed_directory_loses_anything_silently() {
             fs::remove_dir_all(&bad).unwrap();
         }
     }
-    println!("refused {refused}, harmless {harmless:?}");
-    assert!(refused > harmless.len());
+    assert!(refused > harmless.len(), "{harmless:?}");
 }
 
 #[test]

@@ -188,3 +188,96 @@ fn a_failed_write_stops_everything_with_its_reason() {
     drop(storage);
     assert_eq!(all(&open(dir.path()).log(1).unwrap()), entries(0..3));
 }
+
+#[test]
+fn the_last_reference_may_be_dropped_by_a_callback() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = Arc::new(open(dir.path()));
+    let log = storage.log(1).unwrap();
+    let (go, wait) = mpsc::channel::<()>();
+    let (gone, wait_gone) = mpsc::channel();
+    let flushed = Box::new(move |_: Result<(), StorageError>| {
+        wait.recv().unwrap();
+        drop(storage);
+        gone.send(()).unwrap();
+    });
+    log.append(entries(0..3), flushed).unwrap();
+    go.send(()).unwrap();
+    wait_gone.recv().unwrap();
+    // The thread closes the database a moment later.
+    let storage = loop {
+        match try_open(dir.path()) {
+            Err(StorageError::Locked { .. }) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    assert_eq!(all(&storage.log(1).unwrap()), entries(0..3));
+}
+
+#[test]
+fn a_panic_in_a_callback_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let log = storage.log(1).unwrap();
+    log.append(entries(0..1), Box::new(|_| panic!("by the test"))).unwrap();
+    append(&log, entries(1..2)).unwrap();
+    assert_eq!(all(&log), entries(0..2));
+}
+
+/// Both modes and a reopened directory agree on any sequence of operations.
+#[test]
+fn file_and_memory_agree() {
+    for seed in 1..=4u64 {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Storage::open(dir.path(), Mode::InMemory, NODE, SHARDS, 0).unwrap().log(1).unwrap();
+        let mut storage = open(dir.path());
+        let mut random = seed;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        let mut end = 0u64;
+        for step in 0..150u64 {
+            let file = storage.log(1).unwrap();
+            match next(10) {
+                0..=4 => {
+                    let batch: Vec<_> =
+                        (end..end + next(6)).map(|index| (index, Bytes::from(format!("{step} {index}")))).collect();
+                    end += batch.len() as u64;
+                    for log in [&memory, &file] {
+                        log.append(batch.clone(), ignore()).unwrap();
+                    }
+                }
+                5..=6 => {
+                    let first = memory.read(0..=u64::MAX).unwrap().first().map_or(end, |(index, _)| *index);
+                    let from = first + next(end - first + 2);
+                    end = end.min(from);
+                    for log in [&memory, &file] {
+                        log.truncate_from(from).unwrap();
+                    }
+                }
+                7 => {
+                    let through = (end + 3).saturating_sub(next(12) + 1);
+                    for log in [&memory, &file] {
+                        log.purge_through(through, Bytes::from(through.to_string())).unwrap();
+                    }
+                    end = end.max(through + 1);
+                }
+                8 => {
+                    for log in [&memory, &file] {
+                        log.save_vote(Bytes::from(step.to_string())).unwrap();
+                    }
+                }
+                _ => {
+                    drop(storage);
+                    storage = open(dir.path());
+                }
+            }
+            let file = storage.log(1).unwrap();
+            assert_eq!(all(&file), all(&memory), "seed {seed} step {step}");
+            assert_eq!(file.last().unwrap(), memory.last().unwrap(), "seed {seed} step {step}");
+            assert_eq!(file.purged().unwrap(), memory.purged().unwrap(), "seed {seed} step {step}");
+            assert_eq!(file.vote().unwrap(), memory.vote().unwrap(), "seed {seed} step {step}");
+        }
+    }
+}
