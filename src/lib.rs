@@ -1,7 +1,18 @@
 //! TroupeMQ: a clustered MQTT broker in which each client, queue and shared subscription is an actor and every session is replicated
 //! by Raft. ARCHITECTURE.md has the map of the rooms; a room uses rooms above it in this list only.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::type_complexity,
+        clippy::suspicious_map
+    )
+)]
 
 pub mod mqtt;
 

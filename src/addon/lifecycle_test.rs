@@ -4,7 +4,7 @@ use super::super::fixture::{NOW_MS, all_off, all_on, facts, properties};
 use super::super::render;
 use super::*;
 use crate::mqtt::ProtocolVersion;
-use crate::signal::Signal;
+use crate::signal::{RenderedOnce, Signal};
 
 const ALL_INITIATORS: [Initiator; 4] =
     [Initiator::Client, Initiator::Server, Initiator::SessionTakenOver, Initiator::Unspecified];

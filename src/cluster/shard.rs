@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::replica::event::Applied;
 use crate::replica::state::Record;
@@ -95,11 +95,12 @@ impl Machine for Shard {
             state.load(key, value).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         }
         state.finish_load();
-        {
-            let mut present = self.state.write();
-            *present = state;
-            self.hooks.shard_loaded(self.id, &present);
-        }
+        let mut present = self.state.write();
+        *present = state;
+        // Readers may look meanwhile; nobody but this task writes.
+        let present = RwLockWriteGuard::downgrade(present);
+        self.hooks.shard_loaded(self.id, &present);
+        drop(present);
         self.publish();
         Ok(())
     }

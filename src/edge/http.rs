@@ -57,7 +57,7 @@ const CONNECTIONS_MAX: usize = 256;
 
 /// Starts a server on one address, on a thread of its own, so that a scrape never waits for clients nor they for it. Must be called
 /// inside an actix `System`.
-#[expect(clippy::unused_async, reason = "being async it cannot be called outside a runtime, where it would panic")]
+#[allow(clippy::unused_async, reason = "being async it cannot be called outside a runtime, where it would panic")]
 pub async fn serve(
     addr: SocketAddr,
     metrics: Arc<Metrics>,

@@ -100,7 +100,7 @@ fn write_nodes(page: &mut String, cluster: &ClusterHealth) -> fmt::Result {
     }
     close_table(page);
     if let Some(id) = &cluster.cluster_id {
-        write!(page, "<p class=\"note\">Cluster id {}</p>\n", Escaped(id))?;
+        writeln!(page, "<p class=\"note\">Cluster id {}</p>", Escaped(id))?;
     }
     Ok(())
 }

@@ -59,6 +59,7 @@ pub async fn accept(socket: StdListener, local: Rc<Local>, stop: CancellationTok
     .await;
 }
 
+#[expect(clippy::result_large_err, reason = "the callback's signature is the library's")]
 async fn upgrade(stream: TcpStream, endpoint: &Endpoint) -> Result<WebSocketStream<TcpStream>, tungstenite::Error> {
     let config = WebSocketConfig::default()
         .max_message_size(Some(endpoint.message_bytes_max))

@@ -173,13 +173,13 @@ impl Observer {
     /// Notes a message that was sent.
     fn see_sent(&mut self, source: &Source, effects: &[Effect]) {
         for effect in effects {
-            if let Effect::Send(Packet::Publish(publish)) = effect {
-                if let Some(packet_id) = publish.packet_id {
-                    let packet_id = packet_id.get();
-                    assert!(self.in_flight.insert(packet_id, source.clone()).is_none(), "{packet_id} is in use");
-                    assert!(self.in_flight.len() <= usize::from(WINDOW));
-                    assert_eq!(matches!(source, Source::Queue { .. }), packet_id < 32_768);
-                }
+            if let Effect::Send(Packet::Publish(publish)) = effect
+                && let Some(packet_id) = publish.packet_id
+            {
+                let packet_id = packet_id.get();
+                assert!(self.in_flight.insert(packet_id, source.clone()).is_none(), "{packet_id} is in use");
+                assert!(self.in_flight.len() <= usize::from(WINDOW));
+                assert_eq!(matches!(source, Source::Queue { .. }), packet_id < 32_768);
             }
         }
     }

@@ -43,12 +43,12 @@ fn options_and_identifier_reach_the_outside() {
 }
 
 #[test]
-fn the_granted_qos_is_within_the_maximum_and_1_for_shared_subscriptions() {
+fn the_granted_qos_is_within_the_maximum_also_for_shared_subscriptions() {
     let table: [(QoS, &str, QoS, u8); 7] = [
         (Q2, "t", Q2, 2),
         (Q2, "t", Q1, 1),
         (Q1, "t", Q2, 1),
-        (Q2, "$share/g/t", Q2, 1),
+        (Q2, "$share/g/t", Q2, 2),
         (Q1, "$share/g/t", Q0, 0),
         (Q2, "$share/g/t", Q0, 0),
         (Q0, "$share/g/t", Q2, 0),

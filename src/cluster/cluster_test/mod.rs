@@ -2,6 +2,7 @@
 
 mod kit;
 mod partition;
+mod sessions;
 mod several;
 mod single;
 mod wire;

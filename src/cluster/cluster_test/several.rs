@@ -298,3 +298,41 @@ async fn a_restart_after_the_log_was_purged_has_everything() {
     assert!(nodes.iter().all(|node| node.retained() == 30));
     nodes[0].retain("more").await;
 }
+
+/// Says what three nodes do together; run by hand with --ignored --nocapture.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn measure_commands_per_second() {
+    log();
+    let plan = Plan::new(3, if std::env::var_os("MEASURE_IN_MEMORY").is_some() { Mode::InMemory } else { Mode::File });
+    let nodes = plan.start_all().await;
+    const CLIENTS: u16 = 200;
+    const EACH: u16 = 100;
+    let begun = Instant::now();
+    let mut clients = Vec::new();
+    for client in 0..CLIENTS {
+        let cluster = nodes[usize::from(client % 3)].cluster.clone();
+        clients.push(tokio::spawn(async move {
+            let mut slowest = Duration::ZERO;
+            for i in 0..EACH {
+                let sent = Instant::now();
+                let outcome = cluster.submit(ShardId(client % SHARDS), retain(&format!("t/{client}/{}", i % 10))).await;
+                assert_eq!(outcome, Ok(Outcome::Done));
+                slowest = slowest.max(sent.elapsed());
+            }
+            slowest
+        }));
+    }
+    let mut slowest = Duration::ZERO;
+    for client in clients {
+        slowest = slowest.max(client.await.unwrap());
+    }
+    let count = u32::from(CLIENTS) * u32::from(EACH);
+    let entries: u64 = nodes[0].cluster.status().groups.iter().map(|group| group.applied_index).sum();
+    println!("{:.0} commands/s, {entries} entries, slowest {slowest:?}", f64::from(count) / begun.elapsed().as_secs_f64());
+    let begun = Instant::now();
+    for i in 0..200 {
+        nodes[i % 3].retain(&format!("one/{i}")).await;
+    }
+    println!("one after the other: {:?} each", begun.elapsed() / 200);
+}

@@ -7,13 +7,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::cluster::control::Control;
 use crate::cluster::peer_message::PeerMessage;
-use crate::cluster::raft::codec::{decode, encode};
+use crate::cluster::raft::codec::{decode, decode_small, encode};
 use crate::cluster::raft::rpc::{Request, Response};
 
 /// Largest frame; a longer one ends the connection before anything is allocated for it.
-pub const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
+const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Largest frame of a peer that has not proved itself yet.
-pub const HELLO_FRAME_BYTES_MAX: usize = 8 * 1024;
+const HELLO_FRAME_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a read buffer grown at a time, so that a length alone costs the sender's bytes, not ours.
 const READ_STEP_BYTES: usize = 256 * 1024;
 
@@ -60,13 +60,18 @@ pub fn frame<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads one frame of at most `bytes_max`.
-pub async fn read_frame<T: for<'de> Deserialize<'de>>(from: &mut (impl AsyncRead + Unpin), bytes_max: usize) -> io::Result<T> {
-    decode(&read_frame_bytes(from, bytes_max).await?)
+/// Reads one frame of a peer that proved itself.
+pub async fn read_frame<T: for<'de> Deserialize<'de>>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+    decode(&read_frame_bytes(from, FRAME_BYTES_MAX).await?)
+}
+
+/// Reads one frame of the hello.
+pub async fn read_hello_frame<T: for<'de> Deserialize<'de>>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
+    decode_small(&read_frame_bytes(from, HELLO_FRAME_BYTES_MAX).await?)
 }
 
 /// Reads one frame's content.
-pub async fn read_frame_bytes(from: &mut (impl AsyncRead + Unpin), bytes_max: usize) -> io::Result<Vec<u8>> {
+async fn read_frame_bytes(from: &mut (impl AsyncRead + Unpin), bytes_max: usize) -> io::Result<Vec<u8>> {
     let length = from.read_u32_le().await? as usize;
     if length > bytes_max {
         let what = format!("a frame of {length} bytes, {bytes_max} are allowed");
@@ -93,14 +98,14 @@ mod tests {
     #[tokio::test]
     async fn a_frame_survives_the_round_trip() {
         let bytes = frame(&"hello".to_owned()).unwrap();
-        let back: String = read_frame(&mut bytes.as_slice(), 100).await.unwrap();
+        let back: String = read_frame(&mut bytes.as_slice()).await.unwrap();
         assert_eq!(back, "hello");
     }
 
     #[tokio::test]
     async fn a_frame_over_the_limit_is_refused_by_its_length_alone() {
         let length = 101_u32.to_le_bytes();
-        let error = read_frame::<String>(&mut length.as_slice(), 100).await.unwrap_err();
+        let error = read_frame_bytes(&mut length.as_slice(), 100).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
@@ -108,7 +113,7 @@ mod tests {
     async fn a_cut_frame_is_an_error() {
         let bytes = frame(&"hello".to_owned()).unwrap();
         let cut = &bytes[..bytes.len() - 1];
-        let error = read_frame::<String>(&mut &cut[..], 100).await.unwrap_err();
+        let error = read_frame::<String>(&mut &cut[..]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

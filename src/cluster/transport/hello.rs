@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::cluster::raft::codec::encode;
 use crate::replica::Incarnation;
 
-use super::frame::{Class, HELLO_FRAME_BYTES_MAX, read_frame, write_frame};
+use super::frame::{Class, read_hello_frame, write_frame};
 
 /// Protocol versions this program speaks.
 pub const VERSION_MIN: u16 = 1;
@@ -100,13 +100,13 @@ pub async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<Introduction, HelloError> {
     let hello = Hello { version_min: VERSION_MIN, version_max: VERSION_MAX, class, who: us, nonce: rand::random() };
     write_frame(stream, &hello).await?;
-    let (version, who, nonce) = match read_frame(stream, HELLO_FRAME_BYTES_MAX).await? {
+    let (version, who, nonce) = match read_hello_frame(stream).await? {
         Challenge::Challenge { version, who, nonce } => (version, who, nonce),
         Challenge::Refused(refusal) => return Err(HelloError::RefusedByPeer(refusal)),
     };
     let transcript = transcript(&hello, version, &who, &nonce)?;
     write_frame(stream, &Proof { mac: mac_bytes(secret, "dialer", &transcript) }).await?;
-    match read_frame(stream, HELLO_FRAME_BYTES_MAX).await? {
+    match read_hello_frame(stream).await? {
         Verdict::Welcome { mac } if verify(secret, "acceptor", &transcript, &mac) => Ok(who),
         Verdict::Welcome { .. } => Err(HelloError::Refused(Refusal::Secret)),
         Verdict::Refused(refusal) => Err(HelloError::RefusedByPeer(refusal)),
@@ -120,7 +120,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     secret: &str,
     admit: impl FnOnce(&Introduction) -> Result<(), Refusal>,
 ) -> Result<(Introduction, Class), HelloError> {
-    let hello: Hello = read_frame(stream, HELLO_FRAME_BYTES_MAX).await?;
+    let hello: Hello = read_hello_frame(stream).await?;
     let Some(version) = common_version(&hello) else {
         let refusal = Refusal::Version {
             theirs_min: hello.version_min,
@@ -134,7 +134,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     let nonce: [u8; 32] = rand::random();
     let transcript = transcript(&hello, version, &us, &nonce)?;
     write_frame(stream, &Challenge::Challenge { version, who: us, nonce }).await?;
-    let proof: Proof = read_frame(stream, HELLO_FRAME_BYTES_MAX).await?;
+    let proof: Proof = read_hello_frame(stream).await?;
     let verdict = if verify(secret, "dialer", &transcript, &proof.mac) { admit(&hello.who) } else { Err(Refusal::Secret) };
     match verdict {
         Ok(()) => {
@@ -216,10 +216,10 @@ mod tests {
     async fn an_acceptor_without_the_secret_cannot_pose() {
         let (mut a, mut b) = tokio::io::duplex(16 * 1024);
         let impostor = async {
-            let _: Hello = read_frame(&mut b, HELLO_FRAME_BYTES_MAX).await.unwrap();
+            let _: Hello = read_hello_frame(&mut b).await.unwrap();
             let challenge = Challenge::Challenge { version: 1, who: who("b"), nonce: [0; 32] };
             write_frame(&mut b, &challenge).await.unwrap();
-            let proof: Proof = read_frame(&mut b, HELLO_FRAME_BYTES_MAX).await.unwrap();
+            let proof: Proof = read_hello_frame(&mut b).await.unwrap();
             write_frame(&mut b, &Verdict::Welcome { mac: proof.mac }).await.unwrap();
         };
         let (dialer, ()) = tokio::join!(dial(&mut a, who("a"), Class::Consensus, "s"), impostor);

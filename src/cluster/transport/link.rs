@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::cluster::raft::rpc::{Request, Response};
 
-use super::frame::{Class, FRAME_BYTES_MAX, Inbound, Outbound, frame, read_frame};
+use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction};
 use super::peer::Peer;
 use super::{CallError, Transport};
@@ -163,11 +163,14 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
     loop {
         match connect(transport, &peer.address(attempt), class).await {
             Ok((stream, who)) if who.name == peer.name => {
+                let up = Instant::now();
                 serve_link(transport, peer, class, stream, who).await;
-                // Dialed again at once: a refusal then tells a crash from a broken connection.
-                backoff = BACKOFF_MIN;
-                attempt = 0;
-                continue;
+                if up.elapsed() >= BACKOFF_MAX {
+                    // Dialed again at once: a refusal then tells a crash from a broken connection.
+                    backoff = BACKOFF_MIN;
+                    attempt = 0;
+                    continue;
+                }
             }
             Ok((_, who)) => tracing::debug!(expected = peer.name, found = who.name, "another peer answered"),
             Err(error) => {
@@ -225,7 +228,7 @@ fn notify_down(transport: &Transport, peer: &Peer) {
 async fn read_answers(transport: &Transport, peer: &Peer, link: &Link, read: impl AsyncRead + Unpin) -> io::Result<()> {
     let mut read = BufReader::with_capacity(16 * 1024, read);
     loop {
-        let inbound = timeout(transport.silence, read_frame(&mut read, FRAME_BYTES_MAX))
+        let inbound = timeout(transport.silence, read_frame(&mut read))
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer is silent"))??;
         peer.heard();

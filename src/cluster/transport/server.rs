@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::cluster::node_id;
 
-use super::frame::{Class, FRAME_BYTES_MAX, Inbound, Outbound, frame, read_frame};
+use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction, Refusal};
 use super::link::HELLO_TIMEOUT;
 use super::peer::Peer;
@@ -133,7 +133,7 @@ async fn read_frames(
 ) -> io::Result<()> {
     let calls = Arc::new(Semaphore::new(CALLS_MAX));
     loop {
-        let outbound = timeout(transport.silence, read_frame(&mut read, FRAME_BYTES_MAX))
+        let outbound = timeout(transport.silence, read_frame(&mut read))
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer is silent"))??;
         peer.heard();
