@@ -87,6 +87,7 @@ impl Report {
         println!();
         self.print_table()?;
         println!();
+        self.print_faults();
         self.print_load_tool();
         if self.quick {
             println!("- Quick run: small numbers, one round. A smoke test, no figures to quote.");
@@ -136,6 +137,18 @@ impl Report {
         Ok(())
     }
 
+    /// A rate with losses is the rate of another task.
+    fn print_faults(&self) {
+        for row in self.rows.iter().filter(|row| row.combine == Combine::Total) {
+            for (kind, _) in &self.versions {
+                if let Some(count) = row.combined(*kind).filter(|count| *count > 0.0) {
+                    let (title, count, name) = (row.title, show(count), row.name);
+                    println!("- {title}: {count} {name} with {}: its other figures of this scene do not compare.", kind.name());
+                }
+            }
+        }
+    }
+
     fn print_load_tool(&self) {
         for row in self.rows.iter().filter(|row| row.combine == Combine::LoadTool) {
             let shares: Vec<String> = self
@@ -170,7 +183,7 @@ fn head(settings: &Settings, machine: &Machine, versions: &[(Kind, String)], com
     let version = if settings.version == ProtocolVersion::V5 { "MQTT 5" } else { "MQTT 3.1.1" };
     let mut lines = vec![
         format!(
-            "Machine: {}, {} cores, Linux {}, load average {} at the start. Command: `{command}`. Median of {} rounds, brokers in turn, each \
+            "Machine: {}, {} cores, Linux {}, load average {} at the start. Command: `{command}`. Median of {} round(s), brokers in turn, each \
              scene with a fresh broker on loopback; nothing is pinned, load tool and broker share the cores.",
             machine.processor, machine.cores, machine.kernel, machine.load_average, settings.rounds
         ),
