@@ -91,6 +91,8 @@ pub struct Client {
     /// Counted as a connection: its CONNECT was accepted.
     counted: bool,
     timer_ms: u64,
+    /// Questions to the outside, in the order they were asked.
+    deferred: VecDeque<effects::Deferred>,
     /// Wakes the actor's task.
     waker: Option<Waker>,
 }
@@ -125,6 +127,7 @@ impl Client {
             ended: (Initiator::Unspecified, None),
             counted: false,
             timer_ms: 0,
+            deferred: VecDeque::new(),
             waker: None,
         };
         let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;

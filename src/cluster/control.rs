@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::replica::NodeId;
 use crate::replica::meta::MetaCommand;
 
 /// One such message; sent again by its origin until its effect is seen, so none is answered for its own sake.
@@ -11,6 +12,8 @@ pub enum Control {
     Meta(Vec<MetaCommand>),
     /// The sender wants to be a member of all groups; each leader adds it to those it leads.
     Join { name: String, address: String },
+    /// A stopped node leaves for good: each leader removes it from the groups it leads.
+    Remove { node: NodeId },
     /// There is a cluster; these are its members as (name, address).
     Cluster { id: String, members: Vec<(String, String)> },
     /// The founder to be asks for a written promise.

@@ -54,11 +54,11 @@ fn dead_incarnations(node: &Node, led_ms: u64) -> Vec<(NodeId, Incarnation)> {
         .collect()
 }
 
-/// Judges one incarnation. A new leader gives a peer it never heard of as long as one that fell silent.
+/// Judges one incarnation. A new leader knows how long a peer it heard before is silent; one it never heard gets as long from now.
 fn is_dead(peer: Option<&PeerView>, incarnation: Incarnation, led_ms: u64, silence_ms: u64) -> bool {
     let Some(peer) = peer else { return led_ms > silence_ms };
     let restarted = peer.connected && peer.incarnation.is_some_and(|known| known > incarnation);
-    let silent_ms = peer.silent_ms.map_or(led_ms, |silent| silent.min(led_ms));
+    let silent_ms = peer.silent_ms.unwrap_or(led_ms);
     restarted || peer.refused || (!peer.connected && silent_ms > silence_ms)
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_waits_before_it_judges_silence() {
+    fn a_new_leader_waits_for_a_peer_it_never_heard() {
         let silent = PeerView { connected: false, silent_ms: None, ..peer() };
         assert!(!is_dead(Some(&silent), 7, 2999, 3000));
         assert!(is_dead(Some(&silent), 7, 3001, 3000));

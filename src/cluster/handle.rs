@@ -11,6 +11,7 @@ use crate::storage::Storage;
 
 use super::group::Group;
 use super::node::Node;
+use super::removal::{self, RemoveError};
 use super::shard::Shard;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
@@ -157,6 +158,21 @@ impl Cluster {
         self.inner.node.groups.iter().find_map(|group| group.failure())
     }
 
+    /// Why this node must not serve where it was started: its data belong to a cluster of its own, while the nodes it is configured with
+    /// belong to another. A node whose cluster has other members waits for those instead.
+    pub fn misplaced(&self) -> Option<String> {
+        let node = &self.inner.node;
+        let foreign = node.transport.as_ref()?.foreign_cluster()?;
+        let own = node.cluster_id()?;
+        let alone = node.groups.first()?.status().voters == [node.id];
+        (alone && node.settings.expected_nodes > 1).then(|| {
+            format!(
+                "the data directory belongs to cluster {own}, of which this node is the only member, but the configured nodes belong \
+                 to cluster {foreign}; use another --data directory, or take those nodes out of the configuration"
+            )
+        })
+    }
+
     pub fn status(&self) -> ClusterStatus {
         let node = &self.inner.node;
         let waiting_for = node.waiting();
@@ -176,6 +192,11 @@ impl Cluster {
     /// Commands of this node for the shard that have no outcome yet.
     pub fn pending(&self, shard: ShardId) -> usize {
         self.shard(shard).map_or(0, |(shard, _)| shard.submitter.pending_count())
+    }
+
+    /// Removes a stopped node for good: it counts for no majority any more. (A node that comes back under its name joins anew.)
+    pub async fn remove_member(&self, node: NodeId) -> Result<(), RemoveError> {
+        removal::remove(&self.inner.node, node).await
     }
 
     /// Hands leadership over, flushes, closes. Does not leave the cluster.

@@ -19,6 +19,7 @@ use super::node::{Node, members};
 use super::node_id;
 use super::placement::placement;
 use super::raft::{Payload, PeerNode};
+use super::removal::remove_from_led;
 
 /// Between looks at whether this node is where it should be.
 const LOOK: Duration = Duration::from_millis(500);
@@ -26,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A learner so many entries behind may become a voter.
 const VOTER_LAG_ENTRIES: u64 = 1_000;
+/// A member without a leader for so long asks whether it still is one.
+const FORGOTTEN_MS: u64 = 2_000;
 /// A replica that came without data votes after so long without a leader.
 const VOTELESS_MS_MAX: u64 = 30_000;
 
@@ -95,6 +98,7 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
                 });
             }
             Control::Join { name, address } => admit(&node, from, PeerNode { name, address }),
+            Control::Remove { node: removed } => remove_from_led(&node, removed),
             Control::Cluster { id, members } => find(&node, &id, members).await,
             Control::PromiseRequest { founder } => answer_promise(&node, from, &founder).await,
             Control::PromiseReply { promised_to } => {
@@ -160,20 +164,21 @@ fn know_members(node: &Node) {
 /// Asks the peers while some group does not have this node as a member, as far as it knows.
 fn ask_to_join(node: &Node) {
     let Some(transport) = &node.transport else { return };
-    let missing = node.groups.iter().any(|group| {
-        let metrics = group.metrics();
-        let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
-        match members(&metrics).get(&node.id) {
-            // A learner asks on, for the leaders to see whether it is to vote by now.
-            Some(known) => {
-                known.address != node.settings.advertised || !voters.contains(&node.id) && wants_vote(node, group, &voters)
-            }
-            None => true,
-        }
-    });
-    if missing {
+    if node.groups.iter().any(|group| misses(node, group)) {
         transport.broadcast_control(&join(node));
     }
+}
+
+fn misses(node: &Node, group: &Group) -> bool {
+    let metrics = group.metrics();
+    let Some(known) = members(&metrics).remove(&node.id) else { return true };
+    let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
+    let moved = known.address != node.settings.advertised;
+    // A learner asks on, for the leader to see whether it has caught up by now.
+    let is_to_vote = !voters.contains(&node.id) && wants_vote(node, group, &voters);
+    // Nobody speaks to it: it may have been removed while it was away.
+    let forgotten = group.view().leaderless_ms(monotonic_ms()) > FORGOTTEN_MS;
+    moved || is_to_vote || forgotten
 }
 
 /// A replica that came empty votes once it holds what the leader had committed. Should there be no leader for long, a majority has lost

@@ -88,10 +88,6 @@ impl Machine for Meta {
         self.changed.send_replace(());
     }
 
-    fn records(&self) -> Vec<Record> {
-        self.take_changes().into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
-    }
-
     fn replace(&self, records: &[Record]) -> io::Result<()> {
         let mut state = MetaState::default();
         for (key, value) in records {

@@ -2,7 +2,7 @@
 //! publishes.
 
 mod balancer;
-mod clock;
+pub mod clock;
 mod control;
 mod failure_detector;
 mod founding;
@@ -18,6 +18,7 @@ pub mod peer_message;
 mod placement;
 mod raft;
 mod rate_limit;
+mod removal;
 pub mod settings;
 mod shard;
 mod submit;
@@ -28,6 +29,7 @@ pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, SubmitError}
 pub use hooks::Hooks;
 pub use node_id::node_id;
 pub use peer_message::PeerMessage;
+pub use removal::RemoveError;
 pub use settings::ClusterSettings;
 
 #[cfg(test)]

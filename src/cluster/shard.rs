@@ -85,10 +85,6 @@ impl Machine for Shard {
         self.submitter.complete(answers, |node, incarnation| self.state.read().applied_seq(node, incarnation));
     }
 
-    fn records(&self) -> Vec<Record> {
-        self.state.read().records().collect()
-    }
-
     fn replace(&self, records: &[Record]) -> io::Result<()> {
         let mut state = State::new(self.id);
         for (key, value) in records {

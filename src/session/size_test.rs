@@ -21,8 +21,7 @@ fn taking(max: u32) -> Connect {
 }
 
 fn packets(effects: &[Effect]) -> Vec<&Packet> {
-    let packet = |e| if let Effect::Send(packet) = e { Some(packet) } else { None };
-    effects.iter().filter_map(packet).collect()
+    effects.iter().filter_map(|e| if let Effect::Send(packet) = e { Some(packet) } else { None }).collect()
 }
 
 fn reason_string(packet: &Packet) -> Option<&str> {

@@ -1,9 +1,11 @@
 //! Runs the machine's effects.
 
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
 
-use actix::fut::ActorFutureExt;
-use actix::{AsyncContext, Context, WrapFuture};
+use actix::Context;
 
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
 use crate::replica::command::{QueueStep, SubscriptionRecord, WillRecord};
@@ -18,6 +20,11 @@ use super::super::publish::{self, Published};
 use super::super::queue::QueueItem;
 use super::super::{clock, endings, retained, shared_subscription};
 use super::{Client, Identity};
+
+/// What is done with an answer.
+type Continuation = Box<dyn FnOnce(&mut Client, &mut Context<Client>)>;
+/// A question to the outside.
+pub(super) type Deferred = Pin<Box<dyn Future<Output = Continuation>>>;
 
 /// The client id of a client that sent none (spec/hivemq.md 9.3): unique, since the connection is.
 pub(super) fn assigned_client_id(connection: ConnectionRef) -> String {
@@ -50,21 +57,39 @@ impl Client {
         }
     }
 
-    /// Runs effects from a future of the actor. actix polls futures in a row and the pump may have had its turn already: it is woken for what
-    /// is to be written.
-    fn resume(&mut self, ctx: &mut Context<Self>) {
-        self.run_effects(ctx);
-        self.wake();
+    /// Goes on with `then` when the future has an answer. Answers are taken in the order of their questions, so that acknowledgements leave in
+    /// the order the packets came [MQTT-4.6.0-2] to [MQTT-4.6.0-4].
+    fn defer<T: 'static>(
+        &mut self,
+        future: impl Future<Output = T> + 'static,
+        then: impl FnOnce(T, &mut Self, &mut Context<Self>) + 'static,
+    ) {
+        self.deferred.push_back(Box::pin(async move {
+            let answer = future.await;
+            Box::new(move |client: &mut Self, ctx: &mut Context<Self>| then(answer, client, ctx)) as Continuation
+        }));
+    }
+
+    /// Goes on with every question that is answered and has none unanswered before it.
+    pub(super) fn poll_deferred(&mut self, ctx: &mut Context<Self>, cx: &mut TaskContext<'_>) {
+        while let Some(front) = self.deferred.front_mut() {
+            let Poll::Ready(go_on) = front.as_mut().poll(cx) else { break };
+            self.deferred.pop_front();
+            go_on(self, ctx);
+        }
+        if self.deferred.is_empty() && self.deferred.capacity() > 32 {
+            self.deferred = VecDeque::new();
+        }
     }
 
     fn run(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
             Effect::Send(packet) => self.write(&packet),
-            Effect::Register(registration) => self.register(*registration, ctx),
-            Effect::Publish { ticket, message, receive } => self.publish(ticket, *message, receive, ctx),
-            Effect::Release { ticket, packet_id } => self.release(ticket, packet_id, ctx),
-            Effect::Subscribe { ticket, subscriptions } => self.subscribe(ticket, subscriptions, ctx),
-            Effect::Unsubscribe { ticket, filters } => self.unsubscribe(ticket, filters, ctx),
+            Effect::Register(registration) => self.register(*registration),
+            Effect::Publish { ticket, message, receive } => self.publish(ticket, *message, receive),
+            Effect::Release { ticket, packet_id } => self.release(ticket, packet_id),
+            Effect::Subscribe { ticket, subscriptions } => self.subscribe(ticket, subscriptions),
+            Effect::Unsubscribe { ticket, filters } => self.unsubscribe(ticket, filters),
             Effect::Acknowledge { source, outcome } => self.acknowledge(source, outcome),
             Effect::Dropped { delivery, reason } => self.not_delivered(&delivery, QueueStep::Dropped(reason)),
             Effect::Expired { delivery } => self.not_delivered(&delivery, QueueStep::Expired),
@@ -77,7 +102,7 @@ impl Client {
         }
     }
 
-    fn register(&mut self, registration: Registration, ctx: &mut Context<Self>) {
+    fn register(&mut self, registration: Registration) {
         let node = Arc::clone(self.local.node());
         let Some(cluster) = node.cluster().filter(|c| c.is_ready()) else {
             self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), clock::now(), &mut self.effects);
@@ -94,7 +119,7 @@ impl Client {
         let (connection, ending) = (self.connection, identity.clone());
         let outcome = endings::registration(node, ending, connection, submitted);
         self.identity = Some(identity);
-        ctx.spawn(outcome.into_actor(self).map(|outcome, client, ctx| client.registered(outcome, ctx)));
+        self.defer(outcome, |outcome, client, ctx| client.registered(outcome, ctx));
     }
 
     fn identity_of(&self, registration: &Registration) -> Identity {
@@ -145,7 +170,7 @@ impl Client {
         }
         let outcome: Result<Registered, ReasonCode> = outcome.map(Claim::take);
         self.machine.handle_registered(outcome, clock::now(), &mut self.effects);
-        self.resume(ctx);
+        self.run_effects(ctx);
         if connected {
             self.counted = true;
             self.local.node().metrics.connection_opened();
@@ -159,13 +184,7 @@ impl Client {
         }
     }
 
-    fn publish(
-        &mut self,
-        ticket: Ticket,
-        message: crate::mqtt::Message,
-        receive: Option<crate::mqtt::packet::PacketId>,
-        ctx: &mut Context<Self>,
-    ) {
+    fn publish(&mut self, ticket: Ticket, message: crate::mqtt::Message, receive: Option<crate::mqtt::packet::PacketId>) {
         let node = self.local.node();
         let message = Arc::new(message);
         let published = match (receive, &self.identity) {
@@ -175,33 +194,33 @@ impl Client {
         match published {
             Published::Done(code) => self.machine.handle_published(ticket, code, clock::now(), &mut self.effects),
             Published::Stored(stored) => {
-                ctx.spawn(stored.into_actor(self).map(move |stored, client, ctx| {
+                self.defer(stored, move |stored, client, ctx| {
                     match stored {
                         Ok(code) => client.machine.handle_published(ticket, code, clock::now(), &mut client.effects),
                         // Not acknowledged: the client sends it again on its next connection.
                         Err(_) => client.unavailable(),
                     }
-                    client.resume(ctx);
-                }));
+                    client.run_effects(ctx);
+                });
             }
         }
     }
 
-    fn release(&mut self, ticket: Ticket, packet_id: crate::mqtt::packet::PacketId, ctx: &mut Context<Self>) {
+    fn release(&mut self, ticket: Ticket, packet_id: crate::mqtt::packet::PacketId) {
         let Some(identity) = &self.identity else { return };
         let command = Command::Release { client: identity.client.clone(), connection: self.connection, packet_id };
         let Some(cluster) = self.local.node().cluster() else { return };
         let submitted = cluster.submit(identity.shard, command);
-        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+        self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
                 Ok(_) => client.machine.handle_released(ticket, clock::now(), &mut client.effects),
                 Err(_) => client.unavailable(),
             }
-            client.resume(ctx);
-        }));
+            client.run_effects(ctx);
+        });
     }
 
-    fn subscribe(&mut self, ticket: Ticket, subscriptions: Vec<Subscription>, ctx: &mut Context<Self>) {
+    fn subscribe(&mut self, ticket: Ticket, subscriptions: Vec<Subscription>) {
         let Some(identity) = self.identity.clone() else { return };
         let Some(cluster) = self.local.node().cluster() else { return };
         let records: Vec<SubscriptionRecord> = subscriptions
@@ -210,27 +229,27 @@ impl Client {
             .collect();
         let command = Command::Subscribe { client: identity.client.clone(), connection: self.connection, subscriptions: records };
         let submitted = cluster.submit(identity.shard, command);
-        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+        self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
                 Ok(Outcome::Subscribed(existed)) => {
                     let codes: Vec<ReasonCode> = subscriptions.iter().map(|s| granted(s.options.qos)).collect();
                     client.machine.handle_subscribed(ticket, &codes, clock::now(), &mut client.effects);
-                    client.resume(ctx);
+                    client.run_effects(ctx);
                     retained::send(&client.local, client.connection, &identity, &subscriptions, &existed);
                 }
                 Ok(_) => {} // the connection is not the session's any more: Close is on its way
                 Err(_) => client.unavailable(),
             }
-            client.resume(ctx);
-        }));
+            client.run_effects(ctx);
+        });
     }
 
-    fn unsubscribe(&mut self, ticket: Ticket, filters: Vec<crate::mqtt::SubscriptionFilter>, ctx: &mut Context<Self>) {
+    fn unsubscribe(&mut self, ticket: Ticket, filters: Vec<crate::mqtt::SubscriptionFilter>) {
         let Some(identity) = &self.identity else { return };
         let Some(cluster) = self.local.node().cluster() else { return };
         let command = Command::Unsubscribe { client: identity.client.clone(), connection: self.connection, filters };
         let submitted = cluster.submit(identity.shard, command);
-        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+        self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
                 Ok(Outcome::Unsubscribed(existed)) => {
                     client.machine.handle_unsubscribed(ticket, &existed, clock::now(), &mut client.effects);
@@ -238,8 +257,8 @@ impl Client {
                 Ok(_) => {}
                 Err(_) => client.unavailable(),
             }
-            client.resume(ctx);
-        }));
+            client.run_effects(ctx);
+        });
     }
 
     /// The shard cannot be reached: the client goes elsewhere with its session.
@@ -315,7 +334,7 @@ impl Client {
             return;
         }
         let submitted = cluster.submit(identity.shard, command);
-        ctx.spawn(submitted.into_actor(self).map(move |outcome, client, ctx| {
+        self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
                 Ok(_) => {
                     for seq in received {
@@ -324,8 +343,8 @@ impl Client {
                 }
                 Err(_) => client.unavailable(),
             }
-            client.resume(ctx);
-        }));
+            client.run_effects(ctx);
+        });
     }
 
     fn closing_soon(&mut self, ctx: &mut Context<Self>) {

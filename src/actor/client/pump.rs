@@ -128,6 +128,7 @@ impl ActorFuture<Client> for Pump {
         if client.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             client.waker = Some(cx.waker().clone());
         }
+        client.poll_deferred(ctx, cx);
         // What was kept while the machine wanted no input.
         if !client.partial.is_empty() && !client.gone && client.machine.wants_input() {
             client.on_partial(ctx);
@@ -144,6 +145,7 @@ impl ActorFuture<Client> for Pump {
                 more = Self::read(client, ctx, cx);
             }
         }
+        client.poll_deferred(ctx, cx);
         if !client.gone && !Self::write(client, cx) {
             client.on_closed(ctx);
         }

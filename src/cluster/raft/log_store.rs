@@ -1,5 +1,6 @@
 //! openraft's log storage over `storage::LogStore`.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use futures_util::stream::{self, Stream};
 use openraft::entry::RaftEntry;
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::{LogState, OptionalSend};
@@ -77,16 +79,7 @@ impl RaftLogReader<TypeConfig> for RaftLog {
         &mut self,
         range: RB,
     ) -> Result<Vec<Entry>, io::Error> {
-        let mut next = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&start) => start + 1,
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&end) => end + 1,
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => u64::MAX,
-        };
+        let (mut next, end) = bounds(&range);
         let mut entries = Vec::new();
         while next < end {
             let mut more = self.read_limited(next, end, usize::MAX)?;
@@ -95,6 +88,19 @@ impl RaftLogReader<TypeConfig> for RaftLog {
             entries.append(&mut more);
         }
         Ok(entries)
+    }
+
+    /// Read as they are applied: a replica that catches up must not hold all it missed in memory.
+    async fn entries_stream<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> impl Stream<Item = io::Result<Entry>> + OptionalSend {
+        let (start, end) = bounds(&range);
+        let reading = Reading { log: self.clone(), next: start, end, read: VecDeque::new() };
+        stream::unfold(reading, |mut reading| {
+            let next = reading.next_entry();
+            std::future::ready(next.map(|next| (next, reading)))
+        })
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
@@ -167,6 +173,46 @@ impl RaftLogStorage<TypeConfig> for RaftLog {
     }
 }
 
+/// Entries being read bit by bit.
+struct Reading {
+    log: RaftLog,
+    next: u64,
+    end: u64,
+    read: VecDeque<Entry>,
+}
+
+impl Reading {
+    fn next_entry(&mut self) -> Option<io::Result<Entry>> {
+        if self.read.is_empty() && self.next < self.end {
+            match self.log.read_limited(self.next, self.end, APPEND_BYTES_MAX) {
+                Ok(entries) => self.read = entries.into(),
+                Err(error) => {
+                    self.end = self.next;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let entry = self.read.pop_front()?;
+        self.next = entry.index() + 1;
+        Some(Ok(entry))
+    }
+}
+
+/// The first index and the one behind the last.
+fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&start) => start + 1,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end + 1,
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => u64::MAX,
+    };
+    (start, end)
+}
+
 fn decode_entry(index: u64, bytes: &[u8]) -> io::Result<Entry> {
     let entry: Entry = decode(bytes)?;
     if entry.index() != index {
@@ -174,4 +220,63 @@ fn decode_entry(index: u64, bytes: &[u8]) -> io::Result<Entry> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+    use openraft::type_config::alias::LeaderIdOf;
+    use openraft::vote::RaftLeaderId;
+
+    use super::*;
+    use crate::storage::{Mode, Storage};
+
+    fn entry(index: u64) -> Entry {
+        let leader = LeaderIdOf::<TypeConfig>::new(1, 1);
+        Entry::new_blank(LogId::new(leader.to_committed(), index))
+    }
+
+    async fn log_of(count: u64) -> RaftLog {
+        let storage = Storage::open(std::path::Path::new(""), Mode::InMemory, "a", 1, 0).unwrap();
+        let mut log = RaftLog::new(storage.log(0).unwrap());
+        log.append((1..=count).map(entry), IOFlushed::noop()).await.unwrap();
+        log
+    }
+
+    async fn streamed(log: &mut RaftLog, start: u64, end: u64) -> Vec<u64> {
+        let entries = log.entries_stream(start..end).await;
+        entries.map(|entry| entry.unwrap().index()).collect().await
+    }
+
+    #[tokio::test]
+    async fn entries_are_read_from_the_cache_and_from_the_store_alike() {
+        let mut log = log_of(200).await;
+        assert_eq!(streamed(&mut log, 10, 20).await, (10..20).collect::<Vec<_>>());
+        log.cache.lock().clear();
+        assert_eq!(streamed(&mut log, 1, 201).await, (1..201).collect::<Vec<_>>());
+        assert_eq!(log.try_get_log_entries(1..=200).await.unwrap().len(), 200);
+        assert_eq!(streamed(&mut log, 201, 201).await, Vec::<u64>::new());
+    }
+
+    #[tokio::test]
+    async fn the_state_of_the_log_outlives_a_purge_of_everything() {
+        let mut log = log_of(10).await;
+        assert_eq!(log.get_log_state().await.unwrap().last_log_id, Some(entry(10).log_id()));
+        log.truncate_after(Some(entry(8).log_id())).await.unwrap();
+        assert_eq!(log.get_log_state().await.unwrap().last_log_id, Some(entry(8).log_id()));
+        log.purge(entry(8).log_id()).await.unwrap();
+        let state = log.get_log_state().await.unwrap();
+        assert_eq!(state.last_log_id, Some(entry(8).log_id()));
+        assert_eq!(state.last_purged_log_id, Some(entry(8).log_id()));
+        assert_eq!(streamed(&mut log, 9, 9).await, Vec::<u64>::new());
+    }
+
+    #[tokio::test]
+    async fn a_vote_is_read_back() {
+        let mut log = log_of(0).await;
+        assert_eq!(log.read_vote().await.unwrap(), None);
+        let vote = Vote::new(3, 7);
+        log.save_vote(&vote).await.unwrap();
+        assert_eq!(log.read_vote().await.unwrap(), Some(vote));
+    }
 }

@@ -15,10 +15,9 @@ use openraft::{OptionalSend, RaftNetworkFactory, RaftNetworkV2};
 
 use crate::cluster::transport::{CallError, Transport};
 use crate::replica::NodeId;
-use crate::replica::state::Record;
 
-use super::rpc::{Request, Response, SNAPSHOT_CHUNK_BYTES};
-use super::snapshot::SnapshotData;
+use super::rpc::{Request, Response};
+use super::snapshot::{ChunkReader, SnapshotData};
 use super::type_config::{PeerNode, SnapshotMeta, TypeConfig, Vote};
 
 /// An append with entries may wait for a flush on a busy disk; a dead link ends it at once anyway.
@@ -67,19 +66,25 @@ impl Caller {
         }
     }
 
-    async fn send_chunks(&self, transfer: u64, records: &[Record]) -> Result<u32, RPCError<TypeConfig>> {
+    /// Sends all chunks, each when the one before was taken; returns how many.
+    async fn send_chunks(&self, transfer: u64, reader: &mut ChunkReader) -> Result<u32, RPCError<TypeConfig>> {
         let mut ordinal = 0;
-        let mut rest = records;
         loop {
-            let (chunk, after) = split_chunk(rest);
-            let request = Request::SnapshotChunk { transfer, ordinal, records: chunk.to_vec() };
+            let records = match reader.next().await {
+                Ok(Some(records)) => records,
+                // The receiver learns of the transfer by its first chunk.
+                Ok(None) if ordinal == 0 => Vec::new(),
+                Ok(None) => return Ok(ordinal),
+                Err(error) => return Err(NetworkError::new(&error).into()),
+            };
+            let last = records.is_empty();
+            let request = Request::SnapshotChunk { transfer, ordinal, records };
             match self.call(RPCTypes::InstallSnapshot, request, SNAPSHOT_CHUNK_TIMEOUT).await? {
                 Response::ChunkTaken => {}
                 _ => return Err(wrong_answer()),
             }
             ordinal += 1;
-            rest = after;
-            if rest.is_empty() {
+            if last {
                 return Ok(ordinal);
             }
         }
@@ -93,7 +98,10 @@ impl Caller {
     ) -> Result<SnapshotResponse<TypeConfig>, RPCError<TypeConfig>> {
         static TRANSFER: AtomicU64 = AtomicU64::new(1);
         let transfer = TRANSFER.fetch_add(1, Ordering::Relaxed);
-        let chunks = self.send_chunks(transfer, &data.records).await?;
+        let SnapshotData::Reading(mut reader) = data else {
+            return Err(NetworkError::from_string("the snapshot has no records to send").into());
+        };
+        let chunks = self.send_chunks(transfer, &mut reader).await?;
         let end = Request::SnapshotEnd { transfer, chunks, vote, meta };
         match self.call(RPCTypes::InstallSnapshot, end, SNAPSHOT_INSTALL_TIMEOUT).await? {
             Response::Snapshot(response) => Ok(response),
@@ -164,36 +172,6 @@ impl RaftNetworkV2<TypeConfig> for Caller {
     }
 }
 
-/// Up to `SNAPSHOT_CHUNK_BYTES` of records, at least one if there is one, and the rest.
-fn split_chunk(records: &[Record]) -> (&[Record], &[Record]) {
-    let mut bytes = 0;
-    let fitting = records.iter().take_while(|(key, value)| {
-        bytes += key.len() + value.len() + 16;
-        bytes <= SNAPSHOT_CHUNK_BYTES
-    });
-    let count = fitting.count().max(1).min(records.len());
-    records.split_at(count)
-}
-
 fn wrong_answer() -> RPCError<TypeConfig> {
     NetworkError::from_string("the peer answered something else").into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_bounded_and_never_empty_while_records_remain() {
-        let small = (vec![1], vec![0; 1000]);
-        let large = (vec![2], vec![0; SNAPSHOT_CHUNK_BYTES * 2]);
-        let records = vec![small.clone(), large.clone(), small.clone(), small];
-        let (first, rest) = split_chunk(&records);
-        assert_eq!(first.len(), 1);
-        let (second, rest) = split_chunk(rest);
-        assert_eq!(second, &[large]);
-        let (third, rest) = split_chunk(rest);
-        assert_eq!((third.len(), rest.len()), (2, 0));
-        assert_eq!(split_chunk(&[]).0.len(), 0);
-    }
 }

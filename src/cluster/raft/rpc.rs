@@ -1,7 +1,6 @@
 //! The remote calls of consensus, and their execution at the called node.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use openraft::raft::{
@@ -17,8 +16,6 @@ use crate::replica::state::Record;
 use super::snapshot::SnapshotData;
 use super::type_config::{Raft, SnapshotMeta, TypeConfig, Vote};
 
-/// Bytes of records one snapshot chunk carries (a single larger record goes alone).
-pub const SNAPSHOT_CHUNK_BYTES: usize = 768 * 1024;
 /// A transfer nobody continued for so long is forgotten.
 const TRANSFER_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Transfers one group takes in at a time.
@@ -122,7 +119,7 @@ pub async fn execute(raft: &Raft, transfers: &Transfers, from: NodeId, request: 
             let Some(records) = transfers.finish(from, transfer, chunks) else {
                 return Response::Refused("snapshot transfer incomplete".to_owned());
             };
-            let snapshot = openraft::Snapshot { meta, snapshot: SnapshotData { records: Arc::new(records) } };
+            let snapshot = openraft::Snapshot { meta, snapshot: SnapshotData::Records(records) };
             raft.install_full_snapshot(vote, snapshot).await.map_or_else(refused, Response::Snapshot)
         }
     }

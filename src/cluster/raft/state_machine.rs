@@ -16,7 +16,7 @@ use crate::storage::StateStore;
 use crate::storage::state::Changes;
 
 use super::codec::{decode, encode};
-use super::snapshot::{SnapshotBuilder, SnapshotData};
+use super::snapshot::{ChunkReader, SnapshotBuilder, SnapshotData};
 use super::type_config::{LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig};
 
 /// Entries applied before they are written and told: bounds a batch while a replica catches up.
@@ -30,8 +30,6 @@ pub trait Machine: Send + Sync + 'static {
     fn take_changes(&self) -> Changes;
     /// The changes are written: tells what the entries applied since the last call said.
     fn publish(&self);
-    /// All records.
-    fn records(&self) -> Vec<Record>;
     /// Takes the place of the whole state, and tells.
     fn replace(&self, records: &[Record]) -> io::Result<()>;
 }
@@ -123,21 +121,27 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: SnapshotData) -> Result<(), io::Error> {
         let applied = AppliedMarker { log_id: meta.last_log_id, membership: meta.last_membership.clone() };
         let marker = encode(&applied)?;
+        let SnapshotData::Records(records) = snapshot else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a snapshot that was not received"));
+        };
         let store = Arc::clone(&self.store);
-        let records = Arc::clone(&snapshot.records);
-        tokio::task::spawn_blocking(move || store.replace(&mut records.iter().cloned(), marker))
-            .await?
-            .map_err(io::Error::other)?;
+        let replacing =
+            tokio::task::spawn_blocking(move || store.replace(&mut records.iter().cloned(), marker).map(|()| records));
+        let records = replacing.await?.map_err(io::Error::other)?;
         self.applied = applied;
-        self.machine.replace(&snapshot.records)
+        self.machine.replace(&records)
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<TypeConfig, SnapshotData>>, io::Error> {
         if self.applied.log_id.is_none() {
             return Ok(None);
         }
-        let records = if self.serving.load(Ordering::Acquire) { self.machine.records() } else { Vec::new() };
-        let snapshot = SnapshotData { records: Arc::new(records) };
+        // Everything applied is in the store: `apply` returns only then.
+        let snapshot = if self.serving.load(Ordering::Acquire) {
+            SnapshotData::Reading(ChunkReader::open(Arc::clone(&self.store)).await)
+        } else {
+            SnapshotData::MetaOnly
+        };
         Ok(Some(openraft::Snapshot { meta: self.meta(), snapshot }))
     }
 }

@@ -26,7 +26,7 @@ const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Frames written between two flushes.
 const WRITE_FRAMES_MAX: usize = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 const PING_INTERVAL: Duration = Duration::from_millis(500);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
@@ -161,8 +161,10 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
     let mut attempt = 0;
     let mut backoff = BACKOFF_MIN;
     loop {
-        match connect(transport, &peer.address(attempt), class).await {
+        let (address, worked_last) = peer.address(attempt);
+        match connect(transport, &address, class).await {
             Ok((stream, who)) if who.name == peer.name => {
+                peer.address_worked(&address);
                 let up = Instant::now();
                 serve_link(transport, peer, class, stream, who).await;
                 if up.elapsed() >= BACKOFF_MAX {
@@ -174,10 +176,13 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
             }
             Ok((_, who)) => tracing::debug!(expected = peer.name, found = who.name, "another peer answered"),
             Err(error) => {
-                let refused = matches!(&error, HelloError::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused);
-                peer.link(class).refused.store(refused, Ordering::Relaxed);
-                if refused {
-                    notify_down(transport, peer);
+                // A stale address that refuses says nothing of the peer.
+                if worked_last {
+                    let refused = matches!(&error, HelloError::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused);
+                    peer.link(class).refused.store(refused, Ordering::Relaxed);
+                    if refused {
+                        notify_down(transport, peer);
+                    }
                 }
                 transport.log_refusal(&peer.name, None, &error);
             }

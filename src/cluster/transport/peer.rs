@@ -12,13 +12,13 @@ use super::frame::Class;
 use super::hello::Introduction;
 use super::link::Link;
 
-/// Addresses remembered for one peer; the least recently learned goes.
+/// Addresses remembered for one peer; the oldest goes that did not work last.
 const ADDRESSES_MAX: usize = 4;
 
 pub(super) struct Peer {
     pub id: NodeId,
     pub name: String,
-    /// Newest first.
+    /// The one that worked last comes first.
     addresses: Mutex<Vec<String>>,
     who: Mutex<Option<Introduction>>,
     heard_ms: AtomicU64,
@@ -45,15 +45,25 @@ impl Peer {
     pub fn add_address(&self, address: &str) {
         let mut addresses = self.addresses.lock();
         if !addresses.iter().any(|known| known == address) {
-            addresses.insert(0, address.to_owned());
-            addresses.truncate(ADDRESSES_MAX);
+            addresses.push(address.to_owned());
+            if addresses.len() > ADDRESSES_MAX {
+                addresses.remove(1);
+            }
         }
     }
 
-    /// The address for the n-th attempt.
-    pub fn address(&self, attempt: usize) -> String {
+    /// The address for the n-th attempt, and whether it is the one that worked last.
+    pub fn address(&self, attempt: usize) -> (String, bool) {
         let addresses = self.addresses.lock();
-        addresses[attempt % addresses.len()].clone()
+        let at = attempt % addresses.len();
+        (addresses[at].clone(), at == 0)
+    }
+
+    pub fn address_worked(&self, address: &str) {
+        let mut addresses = self.addresses.lock();
+        if let Some(at) = addresses.iter().position(|known| known == address) {
+            addresses[..=at].rotate_right(1);
+        }
     }
 
     pub fn link(&self, class: Class) -> &Link {
@@ -88,7 +98,8 @@ impl Peer {
         PeerView {
             id: self.id,
             name: self.name.clone(),
-            address: self.address(0),
+            // Its own word is good for others too; a seed's address may be good for this node only.
+            address: who.as_ref().map_or_else(|| self.address(0).0, |who| who.address.clone()),
             incarnation: who.as_ref().map(|who| who.incarnation),
             cluster_id: who.and_then(|who| who.cluster_id),
             connected: self.messages.is_up(),
@@ -98,5 +109,24 @@ impl Peer {
                 && (self.messages.is_refused() || self.consensus.is_refused()),
             silent_ms: self.silent_ms(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_that_worked_is_tried_first_and_kept() {
+        let peer = Peer::new(1, "a", "a:0");
+        (1..3).for_each(|i| peer.add_address(&format!("a:{i}")));
+        peer.address_worked("a:2");
+        assert_eq!(peer.address(0), ("a:2".to_owned(), true));
+        assert_eq!(peer.address(1), ("a:0".to_owned(), false));
+        assert_eq!(peer.address(3), ("a:2".to_owned(), true));
+        (3..9).for_each(|i| peer.add_address(&format!("a:{i}")));
+        assert_eq!(peer.addresses.lock().len(), ADDRESSES_MAX);
+        assert_eq!(peer.address(0).0, "a:2");
+        assert_eq!(peer.address(ADDRESSES_MAX - 1).0, "a:8");
     }
 }

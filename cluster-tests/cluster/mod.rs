@@ -1,0 +1,10 @@
+//! Three nodes.
+
+mod founding;
+mod node_loss;
+mod numbered;
+mod pause;
+mod restart;
+mod routing;
+mod storm;
+mod takeover;

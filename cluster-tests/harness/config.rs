@@ -1,0 +1,82 @@
+//! The `config.xml` of a node under test.
+
+use std::fmt::Write;
+
+/// What differs between tests; the rest is the same everywhere: loopback, WebSocket, HTTP, all add-on topics.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// 0: any free port, told by the node when it is ready.
+    pub mqtt_port: u16,
+    pub websocket_port: u16,
+    pub http_port: u16,
+    pub cluster: Option<ClusterConfig>,
+    /// Elements inside `<mqtt>`.
+    pub mqtt: String,
+    /// More sections.
+    pub more: String,
+    pub addons: bool,
+}
+
+/// `<cluster>` of a node.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    pub node_name: String,
+    pub port: u16,
+    /// Cluster ports of all nodes.
+    pub all_ports: Vec<u16>,
+    pub secret: String,
+}
+
+/// The secret of clusters under test.
+pub const SECRET: &str = "only-for-tests-on-loopback";
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mqtt_port: 0,
+            websocket_port: 0,
+            http_port: 0,
+            cluster: None,
+            mqtt: String::new(),
+            more: String::new(),
+            addons: true,
+        }
+    }
+}
+
+impl Config {
+    pub fn xml(&self) -> String {
+        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<hivemq>\n<listeners>\n");
+        for (kind, port) in [("tcp-listener", self.mqtt_port), ("websocket-listener", self.websocket_port)] {
+            _ = writeln!(xml, "<{kind}><port>{port}</port><bind-address>127.0.0.1</bind-address></{kind}>");
+        }
+        xml.push_str("</listeners>\n");
+        _ = writeln!(xml, "<http><port>{}</port><bind-address>127.0.0.1</bind-address></http>", self.http_port);
+        _ = writeln!(xml, "<mqtt>{}</mqtt>\n{}", self.mqtt, self.more);
+        if let Some(cluster) = &self.cluster {
+            cluster.write(&mut xml);
+        }
+        xml.push_str("<mqtt-addons>\n");
+        for topic in ["expired-messages-topic", "dropped-messages-topic", "dead-messages-topic", "client-lifecycle-topic"] {
+            _ = writeln!(xml, "<{topic}><enabled>{}</enabled></{topic}>", self.addons);
+        }
+        xml.push_str("</mqtt-addons>\n</hivemq>\n");
+        xml
+    }
+}
+
+impl ClusterConfig {
+    fn write(&self, xml: &mut String) {
+        let Self { node_name, port, all_ports, secret } = self;
+        _ = writeln!(xml, "<cluster><enabled>true</enabled><node-name>{node_name}</node-name><secret>{secret}</secret>");
+        _ = writeln!(
+            xml,
+            "<transport><tcp><bind-address>127.0.0.1</bind-address><bind-port>{port}</bind-port></tcp></transport>"
+        );
+        xml.push_str("<discovery><static>");
+        for port in all_ports {
+            _ = write!(xml, "<node><host>127.0.0.1</host><port>{port}</port></node>");
+        }
+        xml.push_str("</static></discovery></cluster>\n");
+    }
+}

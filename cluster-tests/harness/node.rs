@@ -1,0 +1,259 @@
+//! One node: a process of the program under test, its configuration, data and logs.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::config::Config;
+use super::{http, program, wait};
+
+/// A node is ready within this after its start, also where the machine is busy.
+const START: Duration = Duration::from_secs(30);
+/// A node ends within this after SIGTERM.
+const STOP: Duration = Duration::from_secs(20);
+/// Starts after which a port that is in use is no accident.
+const BIND_TRIES: usize = 5;
+const LOG_LINES_SHOWN: usize = 150;
+
+/// Where a node that is ready listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    pub mqtt: SocketAddr,
+    pub websocket: SocketAddr,
+    pub http: SocketAddr,
+}
+
+/// How a process that was to refuse its start ended.
+#[derive(Debug)]
+pub struct Refusal {
+    pub status: ExitStatus,
+    pub stderr: String,
+}
+
+pub struct Node {
+    pub name: String,
+    pub config: Config,
+    home: PathBuf,
+    /// The directory, removed with the node, where it owns it.
+    owned: Option<TempDir>,
+    process: Option<Child>,
+    addresses: Option<Addresses>,
+    starts: usize,
+}
+
+impl Node {
+    /// A node with a directory of its own; not started.
+    pub fn new(config: Config) -> Self {
+        let directory = tempfile::Builder::new().prefix("troupemq-").tempdir().expect("a temporary directory");
+        let home = directory.path().to_owned();
+        let mut node = Self::within(&home, "node", config);
+        node.owned = Some(directory);
+        node
+    }
+
+    /// A node in a directory that somebody else keeps.
+    pub fn within(home: &Path, name: &str, config: Config) -> Self {
+        fs::create_dir_all(home).expect("a directory for the node");
+        Self { name: name.to_owned(), config, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
+    }
+
+    /// A single node, started and ready.
+    pub fn ready(config: Config) -> Self {
+        let mut node = Self::new(config);
+        node.start();
+        node
+    }
+
+    /// Starts the process and waits until the node is ready. Another process may have taken a port meanwhile: tries again.
+    pub fn start(&mut self) {
+        for _ in 0..BIND_TRIES {
+            self.launch();
+            match wait::until(&format!("{} is ready", self.name), START, || self.announced_or_ended()) {
+                Some(addresses) => {
+                    self.addresses = Some(addresses);
+                    return;
+                }
+                None if self.stderr().contains("is another program using the port") => self.process = None,
+                None => panic!("{} ended instead of starting: {}", self.name, self.stderr()),
+            }
+        }
+        panic!("{} finds its ports in use: {}", self.name, self.stderr());
+    }
+
+    /// Starts the process and does not wait.
+    pub fn launch(&mut self) {
+        assert!(self.process.is_none(), "{} runs already", self.name);
+        self.starts += 1;
+        self.addresses = None;
+        fs::write(self.home.join("config.xml"), self.config.xml()).expect("config.xml");
+        let child = self
+            .command()
+            .stdout(File::create(self.stdout_path()).expect("a file for the output"))
+            .stderr(File::create(self.stderr_path()).expect("a file for the log"))
+            .spawn()
+            .expect("the program starts");
+        self.process = Some(child);
+    }
+
+    /// Starts a process that must refuse to go on, and tells how it ended.
+    pub fn refused(&mut self) -> Refusal {
+        self.launch();
+        let what = format!("{} refuses its start", self.name);
+        let status = wait::until(&what, START, || self.child().try_wait().expect("the process can be asked"));
+        self.process = None;
+        Refusal { status, stderr: self.stderr() }
+    }
+
+    /// Waits until a node that was only launched is ready.
+    pub fn wait_ready(&mut self) {
+        let addresses = wait::until(&format!("{} is ready", self.name), START, || self.announced_or_ended());
+        self.addresses = Some(addresses.unwrap_or_else(|| panic!("{} ended: {}", self.name, self.stderr())));
+    }
+
+    /// `Some(None)` where the process has ended.
+    fn announced_or_ended(&mut self) -> Option<Option<Addresses>> {
+        if let Some(addresses) = announced(&self.stdout()) {
+            return Some(Some(addresses));
+        }
+        let ended = self.child().try_wait().expect("the process can be asked").is_some();
+        ended.then_some(None)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(program());
+        command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
+        command.args(["--log", &std::env::var("TROUPEMQ_TEST_LOG").unwrap_or_else(|_| "info".to_owned())]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    pub fn addresses(&self) -> Addresses {
+        self.addresses.unwrap_or_else(|| panic!("{} is not ready", self.name))
+    }
+
+    pub fn mqtt(&self) -> SocketAddr {
+        match self.config.mqtt_port {
+            0 => self.addresses().mqtt,
+            port => SocketAddr::from(([127, 0, 0, 1], port)),
+        }
+    }
+
+    pub fn http(&self) -> SocketAddr {
+        match self.config.http_port {
+            0 => self.addresses().http,
+            port => SocketAddr::from(([127, 0, 0, 1], port)),
+        }
+    }
+
+    /// Whether the health API says that clients may come.
+    pub fn is_up(&self) -> bool {
+        http::get(self.http(), "/api/v1/health/readiness").is_some_and(|(status, _)| status == 200)
+    }
+
+    pub fn metrics(&self) -> std::collections::HashMap<String, f64> {
+        let (status, page) = http::get(self.http(), "/metrics").expect("the node serves metrics");
+        assert_eq!(status, 200);
+        http::samples(&page)
+    }
+
+    /// One number of `/metrics`; 0 where it is not there.
+    pub fn metric(&self, name: &str) -> f64 {
+        self.metrics().get(name).copied().unwrap_or(0.0)
+    }
+
+    /// SIGKILL, at once.
+    pub fn kill(&mut self) {
+        let mut child = self.process.take().unwrap_or_else(|| panic!("{} does not run", self.name));
+        child.kill().expect("the process can be killed");
+        child.wait().expect("the process ends");
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.terminate();
+        self.wait_ended()
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&mut self) {
+        self.signal(Signal::TERM);
+    }
+
+    pub fn wait_ended(&mut self) -> ExitStatus {
+        let what = format!("{} ends after SIGTERM", self.name);
+        let status = wait::until(&what, STOP, || self.child().try_wait().expect("the process can be asked"));
+        self.process = None;
+        status
+    }
+
+    pub fn signal(&mut self, signal: Signal) {
+        let pid = Pid::from_child(self.child());
+        kill_process(pid, signal).expect("the process can be signalled");
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.process.as_mut().unwrap_or_else(|| panic!("{} does not run", self.name))
+    }
+
+    pub fn stdout(&self) -> String {
+        read(&self.stdout_path())
+    }
+
+    /// The log.
+    pub fn stderr(&self) -> String {
+        read(&self.stderr_path())
+    }
+
+    fn stdout_path(&self) -> PathBuf {
+        self.home.join(format!("stdout-{}", self.starts))
+    }
+
+    fn stderr_path(&self) -> PathBuf {
+        self.home.join(format!("stderr-{}", self.starts))
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// The addresses that a node prints when it is ready; the last line means that all are printed.
+fn announced(stdout: &str) -> Option<Addresses> {
+    let (list, _) = stdout.split_once("\nTry: ")?;
+    let after = |kind: &str| {
+        let line = list.lines().find_map(|line| line.trim_start().strip_prefix(kind))?;
+        line.trim().trim_start_matches("http://").trim_end_matches('/').parse().ok()
+    };
+    Some(Addresses { mqtt: after("TCP Listener")?, websocket: after("Websocket Listener")?, http: after("Status and metrics")? })
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.process.take() {
+            _ = child.kill();
+            _ = child.wait();
+        }
+        if !std::thread::panicking() {
+            return;
+        }
+        for start in 1..=self.starts {
+            for kind in ["stdout", "stderr"] {
+                let text = read(&self.home.join(format!("{kind}-{start}")));
+                let lines: Vec<&str> = text.lines().collect();
+                let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+                eprintln!("---- {} start {start} {kind}, last {} of {} lines", self.name, shown.len(), lines.len());
+                shown.iter().for_each(|line| eprintln!("{line}"));
+            }
+        }
+    }
+}

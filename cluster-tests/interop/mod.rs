@@ -1,0 +1,4 @@
+//! Clients that others wrote.
+
+mod mosquitto;
+mod python;

@@ -1,0 +1,103 @@
+//! `$dropped`.
+
+use troupemq::mqtt::QoS;
+
+use crate::harness::client::{Client, Options, user_property};
+use crate::harness::config::Config;
+use crate::harness::node::Node;
+use crate::harness::permit::{Weight, acquire};
+use crate::harness::{SOON, wait};
+
+fn with_queue(size: u32, strategy: &str) -> Config {
+    let mqtt =
+        format!("<queued-messages><max-queue-size>{size}</max-queue-size><strategy>{strategy}</strategy></queued-messages>");
+    Config { mqtt, ..Config::default() }
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_the_new_message() {
+    let kept = dropped_of("discard", &["4", "5"]).await;
+    assert_eq!(kept, ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn a_full_queue_drops_the_oldest_message_where_so_configured() {
+    let kept = dropped_of("discard-oldest", &["1", "2"]).await;
+    assert_eq!(kept, ["3", "4", "5"]);
+}
+
+/// Publishes five messages to an offline session with room for three; tells what the session receives then.
+async fn dropped_of(strategy: &str, dropped: &[&str]) -> Vec<String> {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(with_queue(3, strategy));
+    let sleeper = Options::v5("sleeper").persistent();
+    let mut client = Client::connect(node.mqtt(), &sleeper).await;
+    client.subscribe("full", QoS::ExactlyOnce).await;
+    client.disconnect().await;
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("$dropped/#", QoS::ExactlyOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    for number in 1..=5 {
+        publisher.publish("full", number.to_string().as_bytes(), QoS::AtLeastOnce).await;
+    }
+    for expected in dropped {
+        let message = watcher.message().await;
+        assert_eq!((&*message.topic, &*message.payload), ("$dropped/full", expected.as_bytes()));
+        for (name, value) in
+            [("hmq-drop-reason", "Client Message Queue Full"), ("hmq-drop-origin", "client"), ("hmq-drop-client", "sleeper")]
+        {
+            assert_eq!(user_property(&message, name), Some(value), "{name}");
+        }
+        assert!(user_property(&message, "hmq-drop-timestamp").is_some());
+    }
+    watcher.nothing().await;
+    let count = "com_hivemq_messages_dropped_queue_full_count";
+    wait::until("drops are counted", SOON, || (node.metric(count) >= 2.0).then_some(()));
+    let mut client = Client::connect(node.mqtt(), &sleeper).await;
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        kept.push(client.text().await);
+    }
+    client.nothing().await;
+    kept
+}
+
+#[tokio::test]
+async fn a_dropped_message_that_nobody_subscribed_is_dead() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(with_queue(1, "discard"));
+    let mut sleeper = Client::connect(node.mqtt(), &Options::v5("sleeper").persistent()).await;
+    sleeper.subscribe("full", QoS::AtLeastOnce).await;
+    sleeper.disconnect().await;
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("$dead/#", QoS::AtLeastOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    publisher.publish("full", b"1", QoS::AtLeastOnce).await;
+    publisher.publish("full", b"2", QoS::AtLeastOnce).await;
+    loop {
+        let message = watcher.message().await;
+        if !message.topic.starts_with("$dead/$client-events/") {
+            assert_eq!(&*message.topic, "$dead/$dropped/full");
+            assert_eq!(user_property(&message, "hmq-drop-client"), Some("sleeper"));
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_above_a_clients_maximum_packet_size_is_dropped_for_it() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("$dropped/#", QoS::AtLeastOnce).await;
+    let mut small = Client::connect(node.mqtt(), &Options::v5("small").maximum_packet_size(100)).await;
+    small.subscribe("big", QoS::AtLeastOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    publisher.publish("big", &[b'x'; 200], QoS::AtLeastOnce).await;
+    let message = watcher.message().await;
+    assert_eq!((&*message.topic, message.payload.len()), ("$dropped/big", 200));
+    assert_eq!(user_property(&message, "hmq-drop-reason"), Some("Maximum Packet Size Exceeded"));
+    assert_eq!(user_property(&message, "hmq-drop-client"), Some("small"));
+    publisher.publish("big", b"fits", QoS::AtLeastOnce).await;
+    assert_eq!(small.text().await, "fits");
+}

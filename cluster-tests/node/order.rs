@@ -1,0 +1,79 @@
+//! The order of messages and of acknowledgements (MQTT 5 section 4.6).
+
+use troupemq::mqtt::packet::PublishAck;
+use troupemq::mqtt::{Packet, QoS, ReasonCode};
+
+use crate::harness::SOON;
+use crate::harness::client::{Client, Options, publish};
+use crate::harness::config::Config;
+use crate::harness::node::Node;
+use crate::harness::permit::{Weight, acquire};
+
+const MESSAGES: usize = 40;
+
+/// [MQTT-4.6.0-4]
+#[tokio::test]
+async fn pubrels_come_in_the_order_of_pubrecs() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    for options in [Options::v5("five").persistent(), Options::v3("three").clean_start(false)] {
+        let mut client = Client::connect(node.mqtt(), &options).await;
+        client.subscribe("t", QoS::ExactlyOnce).await;
+        client.disconnect().await;
+        let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+        for number in 0..MESSAGES {
+            publisher.publish("t", number.to_string().as_bytes(), QoS::ExactlyOnce).await;
+        }
+        let mut client = Client::connect(node.mqtt(), &options).await;
+        let (mut received, mut released) = (Vec::new(), Vec::new());
+        while released.len() < MESSAGES {
+            match client.next_packet(SOON).await.expect("a packet") {
+                Packet::Publish(message) => {
+                    let id = message.packet_id.expect("a Packet Identifier");
+                    received.push(id);
+                    client.send(&Packet::Pubrec(PublishAck::new(id, ReasonCode::Success))).await.expect("sent");
+                }
+                Packet::Pubrel(ack) => {
+                    released.push(ack.packet_id);
+                    client.send(&Packet::Pubcomp(PublishAck::new(ack.packet_id, ReasonCode::Success))).await.expect("sent");
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        assert_eq!(released, received, "{}", options.client_id());
+    }
+}
+
+/// [MQTT-4.6.0-6]
+#[tokio::test]
+async fn messages_of_a_publisher_arrive_in_their_order() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut subscribers = Vec::new();
+    for (name, options) in [("clean", Options::v5("clean")), ("kept", Options::v5("kept").persistent())] {
+        for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+            let id = format!("{name}-{qos:?}");
+            let mut subscriber = Client::connect(node.mqtt(), &options.clone().named(&id)).await;
+            subscriber.subscribe("t/+", qos).await;
+            subscribers.push((id, subscriber));
+        }
+    }
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+        for number in 0..MESSAGES {
+            // Up to nine under way at once: below the broker's Receive Maximum.
+            while publisher.session.unacknowledged() > 8 {
+                publisher.step(SOON).await.expect("an acknowledgement");
+            }
+            publisher.start_publish(publish("t/x", number.to_string().as_bytes(), qos)).await.expect("sent");
+        }
+        for (id, subscriber) in &mut subscribers {
+            for number in 0..MESSAGES {
+                assert_eq!(subscriber.text().await, number.to_string(), "{id}, published with {qos:?}");
+            }
+        }
+        while publisher.session.unacknowledged() > 0 {
+            publisher.step(SOON).await.expect("an acknowledgement");
+        }
+    }
+}
