@@ -104,6 +104,7 @@ async fn a_subscriber_of_events_on_the_killed_node_misses_nothing_and_reads_noth
         let event = Event::of(&message);
         assert!(!event.client_id.starts_with("c-"), "one event too many: {event:?}");
     }
+    assert_eq!(watcher.wrongly_redelivered, Vec::<String>::new());
     let mut by_client: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for text in seen {
         let (id, event) = text.rsplit_once(':').expect("id:event");
