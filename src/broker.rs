@@ -155,7 +155,8 @@ impl Broker {
 
     /// Why the broker cannot go on, if so: the disk failed.
     pub fn failure(&self) -> Option<String> {
-        self.storage.stats().poisoned.then(|| "the data directory cannot be written any more".to_owned())
+        let poisoned = || self.storage.stats().poisoned.then(|| "the data directory cannot be written any more".to_owned());
+        self.cluster.failure().or_else(poisoned)
     }
 
     /// Stops: takes no more clients, tells those it has, hands leadership over, flushes. It does not leave the cluster.

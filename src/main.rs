@@ -63,6 +63,10 @@ async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
                     tracing::error!("stopping: {failure}");
                     return ExitCode::FAILURE;
                 }
+                if let Some(misplaced) = broker.cluster().misplaced() {
+                    broker.stop().await;
+                    return fail(&misplaced);
+                }
             }
         }
     }

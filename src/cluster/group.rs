@@ -1,12 +1,13 @@
 //! One Raft group on this node: its replica, and who leads it as far as this node can tell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use openraft::type_config::alias::CommittedLeaderIdOf;
 use openraft::vote::RaftLeaderId;
 use openraft::{Config, Instant, RaftMetrics, SnapshotPolicy};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -68,14 +69,21 @@ pub struct Group {
     log: RaftLog,
     transfers: Transfers,
     view: watch::Sender<LeaderView>,
-    /// When a leader's append was last taken, monotonic.
-    heard_ms: AtomicU64,
+    heard: Mutex<Heard>,
     /// Whether this replica may vote: not while an emptied data directory is being filled again.
     may_vote: AtomicBool,
     /// A change of membership is under way.
     changing: Arc<AtomicBool>,
     /// For so long after a majority answered no other can lead.
     lease_ms: u64,
+}
+
+/// The leader whose append was taken last: the metrics may still tell of the one before.
+#[derive(Default)]
+struct Heard {
+    leader: Option<NodeId>,
+    term: u64,
+    at_ms: u64,
 }
 
 /// Held while a change of membership is under way.
@@ -119,7 +127,7 @@ impl Group {
             log,
             transfers: Transfers::default(),
             view: watch::Sender::new(view),
-            heard_ms: AtomicU64::new(0),
+            heard: Mutex::default(),
             may_vote: AtomicBool::new(true),
             changing: Arc::default(),
             lease_ms,
@@ -188,13 +196,23 @@ impl Group {
 
     /// Executes a peer's call.
     pub async fn execute(&self, from: NodeId, request: Request) -> Response {
-        let append = matches!(request, Request::Append(_) | Request::SnapshotChunk { .. } | Request::SnapshotEnd { .. });
         if matches!(request, Request::Vote(_) | Request::PreVote(_)) && !self.may_vote() {
             return Response::Refused("this replica lost its data and is being filled again".to_owned());
         }
+        let chunk = matches!(request, Request::SnapshotChunk { .. });
+        let term = match &request {
+            Request::Append(append) => Some(append.vote.leader_id().term),
+            Request::SnapshotEnd { vote, .. } => Some(vote.leader_id().term),
+            _ => None,
+        };
         let response = execute(&self.raft, &self.transfers, from, request).await;
-        if append && !matches!(response, Response::Refused(_)) {
-            self.heard_ms.store(monotonic_ms(), Ordering::Relaxed);
+        if !matches!(response, Response::Refused(_)) {
+            let mut heard = self.heard.lock();
+            if let Some(term) = term.filter(|term| *term >= heard.term) {
+                *heard = Heard { leader: Some(from), term, at_ms: monotonic_ms() };
+            } else if chunk && heard.leader == Some(from) {
+                heard.at_ms = monotonic_ms();
+            }
         }
         response
     }
@@ -237,8 +255,9 @@ impl Group {
                 (acked_ms < self.lease_ms.saturating_mul(2), acked_ms < self.lease_ms)
             }
             Some(leader) if leader != self.node => {
-                let heard = self.heard_ms.load(Ordering::Relaxed);
-                (heard > 0 && now_ms.saturating_sub(heard) < self.lease_ms * 2, false)
+                let heard = self.heard.lock();
+                let of_it = heard.leader == Some(leader) && heard.term == metrics.current_term;
+                (of_it && now_ms.saturating_sub(heard.at_ms) < self.lease_ms * 2, false)
             }
             _ => (false, false),
         };
@@ -293,6 +312,8 @@ pub fn raft_config(settings: &ClusterSettings) -> Result<Arc<Config>, ClusterErr
         replication_lag_threshold: SNAPSHOT_ENTRIES * 2,
         purge_batch_size: 256,
         enable_pre_vote: Some(true),
+        // A restarted leader may hold less than it had applied: it must be elected anew, and append an entry of its own term.
+        enable_leader_restore: Some(false),
         // A node whose volume was lost, or that keeps its data in memory, comes back empty under its name and is filled again.
         allow_log_reversion: Some(true),
         backoff: "50ms 100ms ...1s".to_owned(),

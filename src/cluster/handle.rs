@@ -158,6 +158,21 @@ impl Cluster {
         self.inner.node.groups.iter().find_map(|group| group.failure())
     }
 
+    /// Why this node must not serve where it was started: its data belong to a cluster of its own, while the nodes it is configured with
+    /// belong to another. A node whose cluster has other members waits for those instead.
+    pub fn misplaced(&self) -> Option<String> {
+        let node = &self.inner.node;
+        let foreign = node.transport.as_ref()?.foreign_cluster()?;
+        let own = node.cluster_id()?;
+        let alone = node.groups.first()?.status().voters == [node.id];
+        (alone && node.settings.expected_nodes > 1).then(|| {
+            format!(
+                "the data directory belongs to cluster {own}, of which this node is the only member, but the configured nodes belong \
+                 to cluster {foreign}; use another --data directory, or take those nodes out of the configuration"
+            )
+        })
+    }
+
     pub fn status(&self) -> ClusterStatus {
         let node = &self.inner.node;
         let waiting_for = node.waiting();

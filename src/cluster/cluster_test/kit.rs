@@ -158,11 +158,15 @@ impl TestNode {
 }
 
 pub fn retain(topic: &str) -> Command {
+    retain_bytes(topic, 10)
+}
+
+pub fn retain_bytes(topic: &str, payload_bytes: usize) -> Command {
     static STAMP: AtomicU64 = AtomicU64::new(1);
     Command::Retain {
         message: Arc::new(Message {
             topic: topic.into(),
-            payload: "payload".into(),
+            payload: vec![b'x'; payload_bytes].into(),
             qos: QoS::AtLeastOnce,
             retain: true,
             payload_format_indicator: None,

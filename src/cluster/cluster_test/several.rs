@@ -6,7 +6,7 @@ use crate::cluster::{ClusterSettings, PeerMessage, RemoveError, node_id};
 use crate::replica::{NodeId, Outcome, ShardId};
 use crate::storage::Mode;
 
-use super::kit::{Plan, SHARDS, TestNode, log, retain, wait_for, wait_same_state};
+use super::kit::{Plan, SHARDS, TestNode, log, retain, retain_bytes, wait_for, wait_same_state};
 
 fn leader_of(nodes: &[TestNode], shard: ShardId) -> Option<usize> {
     nodes.iter().position(|node| node.cluster.leads(shard))
@@ -99,7 +99,9 @@ async fn all_stopped_and_started_come_back_by_themselves() {
     drop(nodes);
     let nodes = plan.start_all().await;
     assert!(nodes.iter().all(|node| node.cluster.status().cluster_id == id));
-    assert!(nodes.iter().all(|node| node.retained() == 10));
+    let retained: Vec<_> = nodes.iter().map(TestNode::retained).collect();
+    let groups: Vec<_> = nodes.iter().map(|node| node.cluster.status().groups).collect();
+    assert_eq!(retained, [10, 10, 10], "{groups:#?}");
     nodes[2].retain("more").await;
 }
 
@@ -262,15 +264,23 @@ async fn a_node_too_far_behind_gets_a_snapshot() {
     first.ready().await;
     second.ready().await;
     for i in 0..200 {
-        first.retain(&format!("t/{i}")).await;
+        let topic = format!("t/{i}");
+        // Several chunks in all.
+        let outcome = first.cluster.submit(ShardId::of(&topic, SHARDS), retain_bytes(&topic, 30_000)).await;
+        assert_eq!(outcome, Ok(Outcome::Done));
     }
     wait_same_state(&[&second, &first]).await;
     purge(&first).await;
     purge(&second).await;
     let third = plan.start(2).await;
+    // The state goes on while it is sent.
+    for i in 0..50 {
+        second.retain(&format!("meanwhile/{i}")).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     third.ready().await;
     wait_same_state(&[&third, &first, &second]).await;
-    assert_eq!(third.retained(), 200);
+    assert_eq!(third.retained(), 250);
     assert!(third.hooks.loaded.load(Ordering::Relaxed) > u32::from(SHARDS));
     third.retain("more").await;
     // What was installed is there after a restart too, with nothing in the log to make it from.
@@ -278,7 +288,7 @@ async fn a_node_too_far_behind_gets_a_snapshot() {
     let third = plan.start(2).await;
     third.ready().await;
     wait_same_state(&[&third, &first, &second]).await;
-    assert_eq!(third.retained(), 201);
+    assert_eq!(third.retained(), 251);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -92,6 +92,8 @@ pub struct Transport {
     early: Mutex<Vec<Arc<Peer>>>,
     cancel: CancellationToken,
     refusals: RateLimit,
+    /// The cluster of a peer that proved itself with our secret but belongs elsewhere.
+    foreign_cluster: OnceLock<String>,
 }
 
 impl Transport {
@@ -110,6 +112,7 @@ impl Transport {
             early: Mutex::default(),
             cancel: CancellationToken::new(),
             refusals: RateLimit::default(),
+            foreign_cluster: OnceLock::new(),
         })
     }
 
@@ -217,8 +220,17 @@ impl Transport {
         }
     }
 
+    /// The cluster of a peer that was configured together with this node and belongs to another cluster.
+    pub fn foreign_cluster(&self) -> Option<&str> {
+        self.foreign_cluster.get().map(String::as_str)
+    }
+
     /// Logs why a peer and this node do not talk, now and then.
     fn log_refusal(&self, peer: &str, address: Option<SocketAddr>, reason: &hello::HelloError) {
+        // Only a peer that proved itself counts, so that nobody without the secret can make a node believe it.
+        if let hello::HelloError::Refused(hello::Refusal::ClusterId { dialer, .. }) = reason {
+            let _ = self.foreign_cluster.set(dialer.clone());
+        }
         if matches!(reason, hello::HelloError::Io(_)) {
             tracing::debug!(peer, ?address, %reason, "peer connection failed");
         } else if self.refusals.due(&format!("{peer} {reason}")) {
