@@ -59,6 +59,9 @@ pub struct Queue {
     /// Deliveries of QoS above 0 handed out and not done with.
     outstanding: usize,
     writable: bool,
+    connection: u64,
+    /// Told to `Node::congestion`.
+    congested: bool,
 }
 
 impl Queue {
@@ -78,6 +81,8 @@ impl Queue {
             may_have_entries: false,
             outstanding: 0,
             writable: true,
+            connection,
+            congested: false,
         };
         let mail = Mail::new(inbox, queue.start());
         if let Some(grant) = grant {
@@ -119,6 +124,17 @@ impl Queue {
         self.account(before);
         if let Push::Dropped { delivery, reason, .. } = outcome {
             self.raise_dropped(&delivery, reason);
+        }
+    }
+
+    /// Tells publishers when the queue is half full, and when it is clearly below again.
+    fn tell_congestion(&mut self) {
+        let limit = self.local.node().settings.queue.max_queue_size as usize;
+        let waiting = self.waiting.len();
+        let congested = if self.congested { waiting > limit * 3 / 8 } else { waiting > limit / 2 };
+        if congested != self.congested {
+            self.congested = congested;
+            self.local.node().congestion.set(self.connection, congested);
         }
     }
 
@@ -226,6 +242,9 @@ impl Actor for Queue {
     fn stopped(&mut self, _: &mut Self::Context) {
         // The QoS 0 messages of a connection go with it and are not counted as dropped (spec/hivemq.md 2.1).
         self.local.node().qos0_bytes.fetch_sub(self.waiting.qos0_bytes(), Ordering::Relaxed);
+        if self.congested {
+            self.local.node().congestion.set(self.connection, false);
+        }
     }
 }
 
@@ -240,5 +259,6 @@ impl Handler<Wake> for Queue {
         }
         self.batch = batch;
         self.pump();
+        self.tell_congestion();
     }
 }
