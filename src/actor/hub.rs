@@ -15,7 +15,7 @@ use ahash::AHashMap;
 use bytestring::ByteString;
 
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
-use crate::replica::ShardId;
+use crate::replica::{ConnectionRef, ShardId};
 
 use super::client::{Client, ClientItem};
 use super::clock;
@@ -61,7 +61,9 @@ pub enum HubItem {
 pub struct Grant {
     pub client: ByteString,
     pub shard: ShardId,
-    pub persistent: bool,
+    pub connection: ConnectionRef,
+    /// The session's replicated queue may hold messages: it is persistent, or was until this connection resumed it.
+    pub may_have_entries: bool,
     /// Messages of QoS above 0 that may be in flight.
     pub window: usize,
 }
@@ -117,7 +119,7 @@ impl Local {
         match queue {
             Some(queue) => queue.post(QueueItem::Grant(grant)),
             // A queue that outlives connections may have entries already: look at once.
-            None if grant.persistent => self.post(connection, QueueItem::Queued),
+            None if grant.may_have_entries => self.post(connection, QueueItem::Queued),
             None => {}
         }
     }

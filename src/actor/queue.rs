@@ -12,7 +12,9 @@ use actix::{Actor, ActorContext, Context, Handler};
 
 use crate::mqtt::{Delivery, QoS, Source};
 use crate::queue::{ClientQueue, Pop, Push};
+use crate::replica::command::QueueStep;
 use crate::replica::session::QueueEntry;
+use crate::replica::{Command, State};
 use crate::signal::{DropReason, Receiver};
 
 use super::client::ClientItem;
@@ -104,7 +106,7 @@ impl Queue {
     }
 
     fn granted(&mut self, grant: Grant) {
-        self.may_have_entries = grant.persistent;
+        self.may_have_entries = grant.may_have_entries;
         let sent = self.local.node().cluster().and_then(|cluster| {
             cluster.read(grant.shard, |state| state.session(&grant.client).map(|s| s.queue_head.sent_seq)).flatten()
         });
@@ -151,6 +153,7 @@ impl Queue {
 
     fn expire(&mut self) {
         let now_ms = clock::wall_ms();
+        self.expire_entries(now_ms);
         if self.waiting.next_expiry_ms().is_some_and(|due| due <= now_ms) {
             let before = self.waiting.qos0_bytes();
             for delivery in self.waiting.take_expired(now_ms) {
@@ -191,17 +194,38 @@ impl Queue {
         let Some(grant) = self.grant.clone() else { return };
         let want = room.min(READ_MAX);
         let cursor = self.cursor;
-        let entries = self
-            .local
-            .node()
-            .cluster()
-            .and_then(|cluster| cluster.read(grant.shard, |state| state.queue_after(&grant.client, cursor, want)))
-            .unwrap_or_default();
+        let entries = self.entries_after(&grant, cursor, want);
         self.may_have_entries = entries.len() == want;
         for entry in entries {
             self.cursor = entry.seq;
             self.outstanding += 1;
             self.client.post(self.item_of(entry));
+        }
+    }
+
+    /// Entries of the replicated queue, while this connection is the session's: one that was declared dead, and does not know it yet, must
+    /// hand out nothing that its successor counts as not sent.
+    fn entries_after(&self, grant: &Grant, after: u64, max: usize) -> Vec<QueueEntry> {
+        let read = |state: &State| {
+            let current = state.session(&grant.client).is_some_and(|session| session.connection == Some(grant.connection));
+            if current { state.queue_after(&grant.client, after, max) } else { Vec::new() }
+        };
+        self.local.node().cluster().and_then(|cluster| cluster.read(grant.shard, read)).unwrap_or_default()
+    }
+
+    /// Takes out of the replicated queue what expired while the window was closed. The shard leaves the first entries of a connected client's
+    /// queue to this node, which alone knows which of them were sent.
+    fn expire_entries(&self, now_ms: u64) {
+        let Some(grant) = self.grant.as_ref().filter(|_| self.may_have_entries) else { return };
+        let expired = |entry: &QueueEntry| entry.message.as_ref().is_some_and(|message| message.is_expired(now_ms));
+        let entries = self.entries_after(grant, self.cursor, READ_MAX).into_iter();
+        let steps: Vec<_> = entries.filter(expired).map(|entry| (entry.seq, QueueStep::Expired)).collect();
+        if steps.is_empty() {
+            return;
+        }
+        let command = Command::Acknowledge { client: grant.client.clone(), connection: grant.connection, steps };
+        if self.local.node().cluster().is_none_or(|cluster| cluster.submit_nowait(grant.shard, command).is_err()) {
+            tracing::debug!(client = %grant.client, "expired messages stay in the queue for now: the shard is overloaded");
         }
     }
 

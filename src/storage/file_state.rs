@@ -180,8 +180,8 @@ impl StateStore for FileState {
             let (key, stored) = record.into_inner().map_err(|error| self.shared.engine_error(&after, error))?;
             let value = unseal(&key, &stored).map_err(|what| self.damaged(&key, what))?;
             if !key.starts_with(RESERVED) {
-                let (whole, value) = long_key::original(&key, value)
-                    .ok_or_else(|| self.damaged(&key, "its long key does not fit".to_owned()))?;
+                let (whole, value) =
+                    long_key::original(&key, value).ok_or_else(|| self.damaged(&key, "its long key does not fit".to_owned()))?;
                 visit(whole, value)?;
             }
             after = self.place(&format!("after key {}", key.escape_ascii()));

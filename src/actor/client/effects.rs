@@ -167,6 +167,7 @@ impl Client {
             self.identity = None;
         }
         let outcome: Result<Registered, ReasonCode> = outcome.map(Claim::take);
+        let resumed = outcome.as_ref().is_ok_and(|registered| registered.session_present);
         self.machine.handle_registered(outcome, self.now, &mut self.effects);
         self.run_effects(ctx);
         if connected {
@@ -175,7 +176,8 @@ impl Client {
             let grant = Grant {
                 client: identity.client,
                 shard: identity.shard,
-                persistent: identity.persistent,
+                connection: self.connection,
+                may_have_entries: identity.persistent || resumed,
                 window: self.machine.send_quota(),
             };
             self.local.grant(self.connection.connection, grant);
