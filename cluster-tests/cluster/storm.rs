@@ -45,6 +45,7 @@ async fn every_connection_has_one_connected_and_one_disconnected_while_nodes_are
     });
     let mut watcher = Roamer::connect(trio.all_mqtt(), 0, Options::v5("watcher").persistent()).await;
     watcher.client().await.subscribe(events::FILTER, troupemq::mqtt::QoS::ExactlyOnce).await;
+    events::effective(watcher.client().await, &trio.all_mqtt()).await;
     let told = Arc::new(Mutex::new(Told::new()));
     let (stop_watching, watching) = watch::channel(false);
     let watcher = tokio::spawn(watch_events(watcher, Arc::clone(&told), watching));
@@ -166,7 +167,7 @@ async fn watch_events(mut watcher: Roamer, told: Arc<Mutex<Told>>, stop: watch::
             continue;
         };
         let event = Event::of(&message);
-        if event.client_id == "watcher" {
+        if !event.client_id.starts_with("restless-") {
             continue;
         }
         let attempt = event.connected.then(|| {
