@@ -25,6 +25,9 @@ use crate::actor::transport::Accepted;
 /// Bytes put into one frame at most.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
 
+/// Where the configuration sets no limit.
+const HANDSHAKE_MS_MAX: u64 = 60_000;
+
 /// What a WebSocket listener answers to.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -43,7 +46,9 @@ pub async fn accept(socket: StdListener, local: Rc<Local>, stop: CancellationTok
         actix_rt::spawn(async move {
             let address = stream.local_addr().ok();
             let listener_port = address.map_or(0, |a| a.port());
-            let timeout = Duration::from_millis(endpoint.handshake_timeout_ms);
+            // 0 is off (spec/hivemq.md 1.6), and a handshake has to end some day.
+            let timeout_ms = if endpoint.handshake_timeout_ms == 0 { HANDSHAKE_MS_MAX } else { endpoint.handshake_timeout_ms };
+            let timeout = Duration::from_millis(timeout_ms);
             match actix_rt::time::timeout(timeout, upgrade(stream, &endpoint)).await {
                 Ok(Ok(socket)) => {
                     let accepted = Accepted { peer: Some(peer), local: address, listener_port, secure: false };
