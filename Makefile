@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 DATA ?= data
+CLUSTER_DATA ?= data-cluster
 VENV := .venv
 PYTHON_PACKAGES := paho-mqtt==2.2.0 gmqtt==0.8.0
 VENV_DONE := $(VENV)/.done-$(subst $(eval ) ,_,$(PYTHON_PACKAGES))
@@ -19,11 +20,11 @@ help: ## List the targets
 build: ## Build the optimised program: target/release/troupemq
 	$(CARGO) build --release --bin troupemq
 
-run: build ## Start one node on this machine, data in data/node
-	exec target/release/troupemq start --data $(DATA)/node
+run: build ## Start one node on this machine, data in ./data
+	exec target/release/troupemq start --data $(DATA)
 
 cluster: build ## Start three nodes on this machine; Ctrl-C stops them
-	@DATA=$(DATA)/cluster exec config/cluster/run.sh target/release/troupemq
+	@DATA=$(CLUSTER_DATA) exec config/cluster/run.sh target/release/troupemq
 
 # The program under test and all tests are built in one go, so that features are unified once and nothing is built twice.
 test: test-needs ## Run all tests: units, real clients, real clusters

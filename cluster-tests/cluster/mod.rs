@@ -3,6 +3,7 @@
 mod founding;
 mod node_loss;
 mod numbered;
+mod pause;
 mod restart;
 mod routing;
 mod storm;

@@ -153,7 +153,8 @@ impl Client {
             let frame = codec::frame(&self.buffer, MAX_PACKET_SIZE).expect("the broker sends well-formed lengths");
             if let Some(frame) = frame.filter(|frame| self.buffer.len() >= frame.total_len()) {
                 let bytes: Bytes = self.buffer.split_to(frame.total_len()).freeze();
-                return Ok(codec::decode(frame, bytes, Some(self.version)).expect("the broker sends well-formed packets"));
+                let decoded = codec::decode(frame, bytes.clone(), Some(self.version));
+                return Ok(decoded.unwrap_or_else(|error| panic!("the broker sends a wrong packet: {error}: {bytes:02X?}")));
             }
             match timeout_at(deadline, self.stream.read_buf(&mut self.buffer)).await {
                 Ok(Ok(0)) => return Err(Gone::Closed("end of stream".to_owned())),

@@ -30,12 +30,12 @@ fn publish(address: SocketAddr, version: &str, arguments: &[&str]) {
 
 /// A subscriber that prints `%t %q %r %p` of `count` messages, started; waits until its subscription is there.
 fn subscribe(node: &Node, version: &str, count: usize, arguments: &[&str]) -> Running {
-    let subscriptions = "com_hivemq_subscriptions_overall_current";
-    let before = node.metric(subscriptions);
+    let subacks = "com_hivemq_messages_outgoing_suback_count";
+    let before = node.metric(subacks);
     let count = count.to_string();
     let mut command = command("mosquitto_sub", node.mqtt(), version, &["-C", &count, "-W", "20", "-F", "%t %q %r %p"]);
     let running = start(command.args(arguments));
-    wait::until("mosquitto_sub has subscribed", SOON, || (node.metric(subscriptions) > before).then_some(()));
+    wait::until("mosquitto_sub has subscribed", SOON, || (node.metric(subacks) > before).then_some(()));
     running
 }
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Starts three nodes on this machine from node1.xml, node2.xml and node3.xml beside this script; Ctrl-C or SIGTERM stops all three.
 #
-# usage: config/cluster/run.sh [PROGRAM]     (DATA: where the nodes keep their data, default data/cluster)
+# usage: config/cluster/run.sh [PROGRAM]     (DATA: where the nodes keep their data, default data-cluster)
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 program=${1:-target/release/troupemq}
-data=${DATA:-data/cluster}
+data=${DATA:-data-cluster}
 names=(node1 node2 node3)
 pids=()
 printers=()

@@ -19,7 +19,7 @@ use bytestring::ByteString;
 use crate::mqtt::codec;
 use crate::mqtt::{Delivery, Packet, ProtocolVersion, QoS, ReasonCode, Source};
 use crate::replica::{ConnectionRef, ShardId};
-use crate::session::{Effect, Machine};
+use crate::session::{Effect, Machine, Now};
 use crate::signal::{ConnectionFacts, Initiator};
 
 use super::clock;
@@ -80,6 +80,8 @@ pub struct Client {
     steps: Vec<(u64, crate::replica::command::QueueStep)>,
     completed: usize,
     writable: bool,
+    /// The time of this turn, read once for all that is done in it.
+    now: Now,
     /// Close when `out` is written.
     closing: bool,
     /// The peer closed, or the socket failed.
@@ -103,7 +105,8 @@ impl Client {
         let node = Arc::clone(local.node());
         let connection = node.new_connection(local.arbiter());
         let inbox = Arc::new(Inbox::default());
-        let machine = Machine::new(Arc::clone(&node.settings.session), clock::now());
+        let now = clock::now();
+        let machine = Machine::new(Arc::clone(&node.settings.session), now);
         let client = Self {
             local: Rc::clone(&local),
             transport,
@@ -121,6 +124,7 @@ impl Client {
             steps: Vec::new(),
             completed: 0,
             writable: true,
+            now,
             closing: false,
             gone: false,
             stopping: false,
@@ -142,7 +146,7 @@ impl Client {
     /// Bytes arrived: takes whole packets out of them.
     fn on_bytes(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
         self.local.node().metrics.transferred(bytes.len(), 0);
-        self.machine.handle_bytes(clock::now());
+        self.machine.handle_bytes(self.now);
         if self.partial.is_empty() {
             let used = self.on_slice(bytes, ctx);
             if !self.closing {
@@ -205,22 +209,23 @@ impl Client {
     }
 
     fn on_packet(&mut self, frame: codec::Frame, packet: bytes::Bytes, ctx: &mut Context<Self>) {
-        let now = clock::now();
-        match codec::decode(frame, packet.clone(), self.machine.protocol()) {
+        // A first packet that is broken is looked at again for the version to answer in.
+        let first = self.machine.protocol().is_none().then(|| packet.clone());
+        match codec::decode(frame, packet, self.machine.protocol()) {
             Ok(decoded) => {
                 self.local.node().metrics.received(&decoded);
                 let assigned = || effects::assigned_client_id(self.connection);
-                self.machine.handle_packet(decoded, &assigned, now, &mut self.effects);
+                self.machine.handle_packet(decoded, &assigned, self.now, &mut self.effects);
                 self.run_effects(ctx);
             }
-            Err(error) => self.on_decode_error(&error, &packet, ctx),
+            Err(error) => self.on_decode_error(&error, first.as_deref().unwrap_or_default(), ctx),
         }
     }
 
     fn on_decode_error(&mut self, error: &codec::DecodeError, bytes: &[u8], ctx: &mut Context<Self>) {
         tracing::debug!(peer = ?self.accepted.peer, %error, "bytes are no valid packet");
         let version = if self.machine.protocol().is_none() { codec::connect_version(bytes) } else { None };
-        self.machine.handle_decode_error(error, version, clock::now(), &mut self.effects);
+        self.machine.handle_decode_error(error, version, self.now, &mut self.effects);
         self.run_effects(ctx);
     }
 
@@ -233,13 +238,13 @@ impl Client {
         self.out = BytesMut::new();
         // Its turn comes after what the client sent before; `Close` follows then.
         if !self.closing {
-            self.machine.handle_closed(clock::now(), &mut self.effects);
+            self.machine.handle_closed(self.now, &mut self.effects);
             self.run_effects(ctx);
         }
     }
 
     fn handle_item(&mut self, item: ClientItem) {
-        let now = clock::now();
+        let now = self.now;
         match item {
             ClientItem::Deliver(delivery) => self.deliver(*delivery),
             ClientItem::ResumeRelease { seq } => {
@@ -271,11 +276,11 @@ impl Client {
             if let Source::Queue { seq } = delivery.source {
                 self.sent_seq = self.sent_seq.max(seq);
             }
-            let kept = delivery.clone();
-            if !self.machine.deliver(delivery, clock::now(), &mut self.effects) {
-                self.held.push_front(kept);
+            let kept = kept(&delivery);
+            if !self.machine.deliver(delivery, self.now, &mut self.effects) {
+                self.held.extend(kept);
             }
-        } else if !self.machine.deliver(delivery, clock::now(), &mut self.effects) {
+        } else if !self.machine.deliver(delivery, self.now, &mut self.effects) {
             tracing::debug!("a QoS 0 message came before the connection was registered");
         }
     }
@@ -287,9 +292,11 @@ impl Client {
             if let Source::Queue { seq } = delivery.source {
                 self.sent_seq = self.sent_seq.max(seq);
             }
-            let kept = delivery.clone();
-            if !self.machine.deliver(delivery, clock::now(), &mut self.effects) {
-                self.held.push_front(kept);
+            let kept = kept(&delivery);
+            if !self.machine.deliver(delivery, self.now, &mut self.effects) {
+                if let Some(kept) = kept {
+                    self.held.push_front(kept);
+                }
                 break;
             }
         }
@@ -316,9 +323,7 @@ impl Client {
         } else {
             gauge.inc()
         }
-        if let Some(queue) = self.local.existing_queue(self.connection.connection) {
-            queue.post(QueueItem::Writable(writable));
-        }
+        self.local.post_existing(self.connection.connection, QueueItem::Writable(writable));
     }
 
     /// Something was written: the socket may be writable again; an empty buffer is given back.
@@ -352,6 +357,11 @@ impl Client {
     }
 }
 
+/// A copy to try again with, where the machine may refuse a delivery: the Packet Identifier of a replicated queue's entry can be in use.
+fn kept(delivery: &Delivery) -> Option<Delivery> {
+    matches!(delivery.source, Source::Queue { .. }).then(|| delivery.clone())
+}
+
 impl Actor for Client {
     type Context = Context<Self>;
 
@@ -377,6 +387,7 @@ impl Handler<Wake> for Client {
     type Result = ();
 
     fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        self.now = clock::now();
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {

@@ -1,7 +1,7 @@
-//! The one place where the actors read clocks.
+//! Time as the actors hand it to the pure cores.
 
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use crate::session::machine::Now;
 
@@ -13,10 +13,7 @@ pub fn now() -> Now {
     Now { mono_ms: millis(origin.elapsed().as_millis()), wall_ms: wall_ms() }
 }
 
-/// Wall clock, ms since the epoch.
-pub fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| millis(d.as_millis()))
-}
+pub use crate::cluster::clock::wall_ms;
 
 fn millis(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)

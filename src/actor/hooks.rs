@@ -83,7 +83,7 @@ impl Hooks for NodeHooks {
 
     fn incarnation_lost(&self) {
         for hub in self.0.hubs() {
-            hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerUnavailable, tell_shard: false });
+            hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerBusy, tell_shard: false });
         }
     }
 }

@@ -15,7 +15,7 @@ use ahash::AHashMap;
 use bytestring::ByteString;
 
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
-use crate::replica::ShardId;
+use crate::replica::{ConnectionRef, ShardId};
 
 use super::client::{Client, ClientItem};
 use super::clock;
@@ -61,7 +61,9 @@ pub enum HubItem {
 pub struct Grant {
     pub client: ByteString,
     pub shard: ShardId,
-    pub persistent: bool,
+    pub connection: ConnectionRef,
+    /// The session's replicated queue may hold messages: it is persistent, or was until this connection resumed it.
+    pub may_have_entries: bool,
     /// Messages of QoS above 0 that may be in flight.
     pub window: usize,
 }
@@ -117,24 +119,24 @@ impl Local {
         match queue {
             Some(queue) => queue.post(QueueItem::Grant(grant)),
             // A queue that outlives connections may have entries already: look at once.
-            None if grant.persistent => drop(self.queue(connection)),
+            None if grant.may_have_entries => self.post(connection, QueueItem::Queued),
             None => {}
         }
     }
 
-    /// The connection's queue actor, started at the first need.
-    pub fn queue(self: &Rc<Self>, connection: u64) -> Option<QueueMail> {
+    /// Posts to the connection's queue actor, which is started at the first need. Nothing happens where the connection is gone.
+    pub fn post(self: &Rc<Self>, connection: u64, item: QueueItem) {
         let mut clients = self.clients.borrow_mut();
-        let client = clients.get_mut(&connection)?;
-        if client.queue.is_none() {
-            client.queue = Some(Queue::start_for(Rc::clone(self), connection, client.mail.clone(), client.grant.clone()));
-        }
-        client.queue.clone()
+        let Some(client) = clients.get_mut(&connection) else { return };
+        let LocalClient { mail, queue, grant } = client;
+        queue.get_or_insert_with(|| Queue::start_for(Rc::clone(self), connection, mail.clone(), grant.clone())).post(item);
     }
 
-    /// The queue actor if it was ever needed.
-    pub fn existing_queue(&self, connection: u64) -> Option<QueueMail> {
-        self.clients.borrow().get(&connection)?.queue.clone()
+    /// Posts to the queue actor if it was ever needed.
+    pub fn post_existing(&self, connection: u64, item: QueueItem) {
+        if let Some(LocalClient { queue: Some(queue), .. }) = self.clients.borrow().get(&connection) {
+            queue.post(item);
+        }
     }
 
     /// Asks for `ClientItem::Timeout` at about `due_ms` (monotonic), not before.
@@ -183,9 +185,7 @@ impl Hub {
         match item {
             HubItem::Publish { message, targets } => self.publish(&message, targets),
             HubItem::Enqueue { connection, delivery } => {
-                if let Some(queue) = self.local.queue(connection) {
-                    queue.post(QueueItem::Push { delivery, retained: false });
-                }
+                self.local.post(connection, QueueItem::Push { delivery, retained: false });
             }
             HubItem::Dispatch { connection, delivery } => {
                 // For a connection that is gone nothing is to be done: its end reaches the dispatcher through the routing table.
@@ -193,11 +193,7 @@ impl Hub {
                     mail.post(ClientItem::Deliver(delivery));
                 }
             }
-            HubItem::Queued { connection } => {
-                if let Some(queue) = self.local.queue(connection) {
-                    queue.post(QueueItem::Queued);
-                }
-            }
+            HubItem::Queued { connection } => self.local.post(connection, QueueItem::Queued),
             HubItem::Close { connection, reason_code } => {
                 if let Some(mail) = self.local.mail(connection) {
                     mail.post(ClientItem::Close { reason_code, tell_shard: false });
@@ -214,17 +210,15 @@ impl Hub {
 
     fn publish(&self, message: &Arc<Message>, targets: Vec<LocalTarget>) {
         for target in targets {
-            if let Some(queue) = self.local.queue(target.connection) {
-                let delivery = Box::new(Delivery {
-                    message: Arc::clone(message),
-                    qos: target.qos,
-                    retain: target.retain,
-                    subscription_ids: target.subscription_ids,
-                    dup: false,
-                    source: Source::Local,
-                });
-                queue.post(QueueItem::Push { delivery, retained: false });
-            }
+            let delivery = Box::new(Delivery {
+                message: Arc::clone(message),
+                qos: target.qos,
+                retain: target.retain,
+                subscription_ids: target.subscription_ids,
+                dup: false,
+                source: Source::Local,
+            });
+            self.local.post(target.connection, QueueItem::Push { delivery, retained: false });
         }
     }
 }

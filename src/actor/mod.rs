@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod clock;
+pub mod congestion;
 pub mod endings;
 pub mod hooks;
 pub mod hub;

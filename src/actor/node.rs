@@ -12,6 +12,7 @@ use crate::routing::Table;
 use crate::session::SessionSettings;
 use crate::telemetry::metrics::Metrics;
 
+use super::congestion::Congestion;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
@@ -36,6 +37,7 @@ pub struct Node {
     pub signals: SignalBus,
     pub renderer: Arc<dyn Renderer>,
     pub groups: Groups,
+    pub congestion: Arc<Congestion>,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
     pub connections: AtomicU64,
@@ -56,6 +58,7 @@ impl Node {
             signals: SignalBus::default(),
             renderer,
             groups: Groups::default(),
+            congestion: Arc::default(),
             qos0_bytes: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             cluster: OnceLock::new(),

@@ -16,6 +16,7 @@ use crate::replica::{Command, ConnectionRef, NodeId, ShardId, Target};
 use crate::routing::{ClientMatch, GroupMatch, Matches, Member};
 
 use super::clock;
+use super::congestion;
 use super::hub::{HubItem, LocalTarget};
 use super::node::Node;
 
@@ -52,6 +53,7 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
     for (shard, targets) in plan.shards {
         stored.push(cluster.submit(shard, Command::Enqueue { message: Arc::clone(message), targets }));
     }
+    let receivers = congested_receivers(node, message, &plan.local);
     hand_to_hubs(node, message, plan.local);
     for peer in plan.nodes {
         send_to_node(node, cluster, peer, PeerMessage::Publish { message: Arc::clone(message) });
@@ -59,10 +61,26 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
     if !matches.any {
         node.signals.dead(message, clock::wall_ms());
     }
-    if stored.is_empty() {
+    if stored.is_empty() && receivers.is_empty() {
         return Published::Done(code);
     }
-    Published::Stored(Box::pin(async move { worst(join_all(stored).await, code) }))
+    let congestion = Arc::clone(&node.congestion);
+    Published::Stored(Box::pin(async move {
+        let code = worst(join_all(stored).await, code)?;
+        if !receivers.is_empty() {
+            congestion::wait(congestion, receivers).await;
+        }
+        Ok(code)
+    }))
+}
+
+/// The local receivers of a message that is to be acknowledged late; empty, nearly always, where it is not.
+fn congested_receivers(node: &Node, message: &Message, local: &[(usize, Vec<LocalTarget>)]) -> Vec<u64> {
+    if message.qos == QoS::AtMostOnce || !node.congestion.is_any() {
+        return Vec::new();
+    }
+    let receivers: Vec<u64> = local.iter().flat_map(|(_, targets)| targets).map(|target| target.connection).collect();
+    if node.congestion.holds(&receivers) { receivers } else { Vec::new() }
 }
 
 /// QoS 2 of a session that outlives its connection: the publisher's shard stores identifier and message together and its outbox hands the

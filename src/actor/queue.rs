@@ -12,7 +12,9 @@ use actix::{Actor, ActorContext, Context, Handler};
 
 use crate::mqtt::{Delivery, QoS, Source};
 use crate::queue::{ClientQueue, Pop, Push};
+use crate::replica::command::QueueStep;
 use crate::replica::session::QueueEntry;
+use crate::replica::{Command, State};
 use crate::signal::{DropReason, Receiver};
 
 use super::client::ClientItem;
@@ -59,6 +61,9 @@ pub struct Queue {
     /// Deliveries of QoS above 0 handed out and not done with.
     outstanding: usize,
     writable: bool,
+    connection: u64,
+    /// Told to `Node::congestion`.
+    congested: bool,
 }
 
 impl Queue {
@@ -78,6 +83,8 @@ impl Queue {
             may_have_entries: false,
             outstanding: 0,
             writable: true,
+            connection,
+            congested: false,
         };
         let mail = Mail::new(inbox, queue.start());
         if let Some(grant) = grant {
@@ -99,7 +106,7 @@ impl Queue {
     }
 
     fn granted(&mut self, grant: Grant) {
-        self.may_have_entries = grant.persistent;
+        self.may_have_entries = grant.may_have_entries;
         let sent = self.local.node().cluster().and_then(|cluster| {
             cluster.read(grant.shard, |state| state.session(&grant.client).map(|s| s.queue_head.sent_seq)).flatten()
         });
@@ -122,6 +129,17 @@ impl Queue {
         }
     }
 
+    /// Tells publishers when the queue is half full, and when it is clearly below again.
+    fn tell_congestion(&mut self) {
+        let limit = self.local.node().settings.queue.max_queue_size as usize;
+        let waiting = self.waiting.len();
+        let congested = if self.congested { waiting > limit * 3 / 8 } else { waiting > limit / 2 };
+        if congested != self.congested {
+            self.congested = congested;
+            self.local.node().congestion.set(self.connection, congested);
+        }
+    }
+
     /// Keeps the node's sum of waiting QoS 0 bytes.
     fn account(&self, before: usize) {
         let after = self.waiting.qos0_bytes();
@@ -135,6 +153,7 @@ impl Queue {
 
     fn expire(&mut self) {
         let now_ms = clock::wall_ms();
+        self.expire_entries(now_ms);
         if self.waiting.next_expiry_ms().is_some_and(|due| due <= now_ms) {
             let before = self.waiting.qos0_bytes();
             for delivery in self.waiting.take_expired(now_ms) {
@@ -175,17 +194,38 @@ impl Queue {
         let Some(grant) = self.grant.clone() else { return };
         let want = room.min(READ_MAX);
         let cursor = self.cursor;
-        let entries = self
-            .local
-            .node()
-            .cluster()
-            .and_then(|cluster| cluster.read(grant.shard, |state| state.queue_after(&grant.client, cursor, want)))
-            .unwrap_or_default();
+        let entries = self.entries_after(&grant, cursor, want);
         self.may_have_entries = entries.len() == want;
         for entry in entries {
             self.cursor = entry.seq;
             self.outstanding += 1;
             self.client.post(self.item_of(entry));
+        }
+    }
+
+    /// Entries of the replicated queue, while this connection is the session's: one that was declared dead, and does not know it yet, must
+    /// hand out nothing that its successor counts as not sent.
+    fn entries_after(&self, grant: &Grant, after: u64, max: usize) -> Vec<QueueEntry> {
+        let read = |state: &State| {
+            let current = state.session(&grant.client).is_some_and(|session| session.connection == Some(grant.connection));
+            if current { state.queue_after(&grant.client, after, max) } else { Vec::new() }
+        };
+        self.local.node().cluster().and_then(|cluster| cluster.read(grant.shard, read)).unwrap_or_default()
+    }
+
+    /// Takes out of the replicated queue what expired while the window was closed. The shard leaves the first entries of a connected client's
+    /// queue to this node, which alone knows which of them were sent.
+    fn expire_entries(&self, now_ms: u64) {
+        let Some(grant) = self.grant.as_ref().filter(|_| self.may_have_entries) else { return };
+        let expired = |entry: &QueueEntry| entry.message.as_ref().is_some_and(|message| message.is_expired(now_ms));
+        let entries = self.entries_after(grant, self.cursor, READ_MAX).into_iter();
+        let steps: Vec<_> = entries.filter(expired).map(|entry| (entry.seq, QueueStep::Expired)).collect();
+        if steps.is_empty() {
+            return;
+        }
+        let command = Command::Acknowledge { client: grant.client.clone(), connection: grant.connection, steps };
+        if self.local.node().cluster().is_none_or(|cluster| cluster.submit_nowait(grant.shard, command).is_err()) {
+            tracing::debug!(client = %grant.client, "expired messages stay in the queue for now: the shard is overloaded");
         }
     }
 
@@ -226,6 +266,9 @@ impl Actor for Queue {
     fn stopped(&mut self, _: &mut Self::Context) {
         // The QoS 0 messages of a connection go with it and are not counted as dropped (spec/hivemq.md 2.1).
         self.local.node().qos0_bytes.fetch_sub(self.waiting.qos0_bytes(), Ordering::Relaxed);
+        if self.congested {
+            self.local.node().congestion.set(self.connection, false);
+        }
     }
 }
 
@@ -240,5 +283,6 @@ impl Handler<Wake> for Queue {
         }
         self.batch = batch;
         self.pump();
+        self.tell_congestion();
     }
 }

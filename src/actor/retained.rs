@@ -60,8 +60,8 @@ fn send_one(
         if local.node().cluster().is_none_or(|c| c.submit_nowait(identity.shard, command).is_err()) {
             tracing::warn!(client = %identity.client, "a retained message could not be queued: the shard is overloaded");
         }
-    } else if let Some(queue) = local.queue(connection.connection) {
+    } else {
         let delivery = publish::delivery(&message, qos, true, subscription_ids);
-        queue.post(QueueItem::Push { delivery: Box::new(delivery), retained: true });
+        local.post(connection.connection, QueueItem::Push { delivery: Box::new(delivery), retained: true });
     }
 }

@@ -38,9 +38,6 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         return finish(node, node.raft_members()).await;
     }
     let Some(transport) = &node.transport else { return finish_alone(node).await };
-    if node.settings.expected_nodes <= 1 {
-        return finish_alone(node).await;
-    }
     let mut majority_since: Option<Instant> = None;
     let mut hailed: Option<Instant> = None;
     loop {
@@ -51,6 +48,9 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         let peers: Vec<_> = transport.peers().into_iter().filter(|peer| peer.connected).collect();
         if let Some(id) = peers.iter().find_map(|peer| peer.cluster_id.as_deref()) {
             return node.set_cluster_id(id).await;
+        }
+        if node.expected_nodes() <= 1 {
+            return finish_alone(node).await;
         }
         if hailed.is_none_or(|at| at.elapsed() >= HAIL) {
             hailed = Some(Instant::now());
@@ -64,7 +64,7 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
             continue;
         }
         let since = *majority_since.get_or_insert_with(Instant::now);
-        if visible.len() < node.settings.expected_nodes && since.elapsed() < COMPLETE_WAIT {
+        if visible.len() < node.expected_nodes() && since.elapsed() < COMPLETE_WAIT {
             continue;
         }
         if collect_promises(node, &visible).await? {
@@ -114,7 +114,7 @@ pub fn join(node: &Node) -> Control {
 }
 
 fn majority(node: &Node) -> usize {
-    node.settings.expected_nodes / 2 + 1
+    node.expected_nodes() / 2 + 1
 }
 
 /// This node founds, and stopped after it had initialised some groups.

@@ -312,6 +312,8 @@ pub fn raft_config(settings: &ClusterSettings) -> Result<Arc<Config>, ClusterErr
         replication_lag_threshold: SNAPSHOT_ENTRIES * 2,
         purge_batch_size: 256,
         enable_pre_vote: Some(true),
+        // A restarted leader may hold less than it had applied: it must be elected anew, and append an entry of its own term.
+        enable_leader_restore: Some(false),
         // A node whose volume was lost, or that keeps its data in memory, comes back empty under its name and is filled again.
         allow_log_reversion: Some(true),
         backoff: "50ms 100ms ...1s".to_owned(),

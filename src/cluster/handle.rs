@@ -165,7 +165,7 @@ impl Cluster {
         let foreign = node.transport.as_ref()?.foreign_cluster()?;
         let own = node.cluster_id()?;
         let alone = node.groups.first()?.status().voters == [node.id];
-        (alone && node.settings.expected_nodes > 1).then(|| {
+        (alone && node.expected_nodes() > 1).then(|| {
             format!(
                 "the data directory belongs to cluster {own}, of which this node is the only member, but the configured nodes belong \
                  to cluster {foreign}; use another --data directory, or take those nodes out of the configuration"

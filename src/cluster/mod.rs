@@ -2,7 +2,7 @@
 //! publishes.
 
 mod balancer;
-mod clock;
+pub mod clock;
 mod control;
 mod failure_detector;
 mod founding;

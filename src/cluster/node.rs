@@ -227,6 +227,13 @@ impl Node {
         }
     }
 
+    /// How many nodes found the cluster: those configured, and this one if it is not among them. A list that leaves this node out must not
+    /// make a majority of fewer.
+    pub fn expected_nodes(&self) -> usize {
+        let others = self.transport.as_ref().map_or(0, |transport| transport.other_seeds());
+        if others == 0 { 1 } else { (others + 1).max(self.settings.expected_nodes) }
+    }
+
     pub fn cluster_id(&self) -> Option<String> {
         self.cluster_id.borrow().clone()
     }

@@ -17,6 +17,7 @@ use super::StorageError;
 use super::committer::closed;
 use super::engine::{self, Sizes};
 use super::journal_check::Proof;
+use super::long_key;
 use super::record::{KEY_LEN_MAX, VALUE_LEN_MAX, seal, unseal};
 use super::state::{Changes, StateStore};
 use super::stats::Health;
@@ -158,7 +159,7 @@ impl StateStore for FileState {
         for (key, value) in records {
             match value {
                 Some(value) => put(&mut batch, &generation.keyspace, &key, &value),
-                None => batch.remove(&generation.keyspace, key),
+                None => batch.remove(&generation.keyspace, &*long_key::stored(&key).0),
             }
         }
         put(&mut batch, &generation.keyspace, APPLIED_KEY, &applied);
@@ -179,7 +180,9 @@ impl StateStore for FileState {
             let (key, stored) = record.into_inner().map_err(|error| self.shared.engine_error(&after, error))?;
             let value = unseal(&key, &stored).map_err(|what| self.damaged(&key, what))?;
             if !key.starts_with(RESERVED) {
-                visit(&key, value)?;
+                let (whole, value) =
+                    long_key::original(&key, value).ok_or_else(|| self.damaged(&key, "its long key does not fit".to_owned()))?;
+                visit(whole, value)?;
             }
             after = self.place(&format!("after key {}", key.escape_ascii()));
         }
@@ -311,7 +314,9 @@ impl Shared {
 }
 
 fn put(batch: &mut OwnedWriteBatch, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
-    batch.insert(keyspace, key, seal(key, value));
+    let (stored, front) = long_key::stored(key);
+    let sealed = if front.is_empty() { seal(&stored, value) } else { seal(&stored, &[&front, value].concat()) };
+    batch.insert(keyspace, &*stored, sealed);
 }
 
 fn check_record(key: &[u8], value: &[u8]) -> Result<(), StorageError> {

@@ -49,6 +49,7 @@ pub mod identity;
 mod journal_check;
 pub mod log;
 mod log_index;
+mod long_key;
 mod memory;
 mod record;
 pub mod state;

@@ -7,8 +7,8 @@
 const VERSION: u8 = 1;
 const HEADER_LEN: usize = 5;
 
-/// Longest key in bytes; the engine cuts longer ones without a word.
-pub(super) const KEY_LEN_MAX: usize = u16::MAX as usize;
+/// Longest key in bytes: far more than the names of a record.
+pub(super) const KEY_LEN_MAX: usize = 1024 * 1024;
 /// Longest value in bytes, less than the engine's 2^32 by the envelope.
 pub(super) const VALUE_LEN_MAX: usize = u32::MAX as usize - HEADER_LEN;
 

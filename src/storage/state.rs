@@ -7,7 +7,7 @@ pub type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// A handle on one group's state. Everything may block on the disk; `write` does so only when the engine cannot keep up. One writer a group.
 ///
-/// Keys are 1 to 65,535 bytes and do not begin with eight 0xFF bytes. A key changed twice in one `write` ends with the last change.
+/// Keys are 1 to 1,048,576 bytes and do not begin with eight 0xFF bytes. A key changed twice in one `write` ends with the last change.
 pub trait StateStore: Send + Sync {
     /// Writes changed records and `applied` (opaque: log id and membership) in one atomic batch. Not flushed yet.
     fn write(&self, changes: Changes, applied: Vec<u8>) -> Result<(), StorageError>;

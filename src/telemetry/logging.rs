@@ -39,7 +39,7 @@ fn with_quiet_libraries(filter: &str) -> String {
     }
 }
 
-const QUIET: &str = "openraft=warn,actix_server=warn,fjall=warn,lsm_tree=warn";
+const QUIET: &str = "openraft=error,actix_server=warn,fjall=warn,lsm_tree=warn";
 
 fn parse(filter: &str) -> Result<EnvFilter, LoggingError> {
     EnvFilter::builder().parse(filter).map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })

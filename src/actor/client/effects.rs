@@ -48,9 +48,7 @@ impl Client {
         self.submit_steps(ctx);
         if self.completed > 0 {
             let completed = std::mem::take(&mut self.completed);
-            if let Some(queue) = self.local.existing_queue(self.connection.connection) {
-                queue.post(QueueItem::Completed(completed));
-            }
+            self.local.post_existing(self.connection.connection, QueueItem::Completed(completed));
         }
         if self.effects.capacity() > 64 {
             self.effects = Vec::new();
@@ -105,12 +103,12 @@ impl Client {
     fn register(&mut self, registration: Registration) {
         let node = Arc::clone(self.local.node());
         let Some(cluster) = node.cluster().filter(|c| c.is_ready()) else {
-            self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), clock::now(), &mut self.effects);
+            self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), self.now, &mut self.effects);
             return;
         };
         // The incarnation may be newer than at accept.
         if self.connection.incarnation != cluster.incarnation() {
-            self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), clock::now(), &mut self.effects);
+            self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), self.now, &mut self.effects);
             return;
         }
         let identity = self.identity_of(&registration);
@@ -170,7 +168,8 @@ impl Client {
             self.identity = None;
         }
         let outcome: Result<Registered, ReasonCode> = outcome.map(Claim::take);
-        self.machine.handle_registered(outcome, clock::now(), &mut self.effects);
+        let resumed = outcome.as_ref().is_ok_and(|registered| registered.session_present);
+        self.machine.handle_registered(outcome, self.now, &mut self.effects);
         self.run_effects(ctx);
         if connected {
             self.counted = true;
@@ -178,7 +177,8 @@ impl Client {
             let grant = Grant {
                 client: identity.client,
                 shard: identity.shard,
-                persistent: identity.persistent,
+                connection: self.connection,
+                may_have_entries: identity.persistent || resumed,
                 window: self.machine.send_quota(),
             };
             self.local.grant(self.connection.connection, grant);
@@ -193,11 +193,11 @@ impl Client {
             _ => publish::publish(node, &message),
         };
         match published {
-            Published::Done(code) => self.machine.handle_published(ticket, code, clock::now(), &mut self.effects),
+            Published::Done(code) => self.machine.handle_published(ticket, code, self.now, &mut self.effects),
             Published::Stored(stored) => {
                 self.defer(stored, move |stored, client, ctx| {
                     match stored {
-                        Ok(code) => client.machine.handle_published(ticket, code, clock::now(), &mut client.effects),
+                        Ok(code) => client.machine.handle_published(ticket, code, client.now, &mut client.effects),
                         // Not acknowledged: the client sends it again on its next connection.
                         Err(_) => client.unavailable(),
                     }
@@ -214,7 +214,7 @@ impl Client {
         let submitted = cluster.submit(identity.shard, command);
         self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
-                Ok(_) => client.machine.handle_released(ticket, clock::now(), &mut client.effects),
+                Ok(_) => client.machine.handle_released(ticket, client.now, &mut client.effects),
                 Err(_) => client.unavailable(),
             }
             client.run_effects(ctx);
@@ -234,7 +234,7 @@ impl Client {
             match outcome {
                 Ok(Outcome::Subscribed(existed)) => {
                     let codes: Vec<ReasonCode> = subscriptions.iter().map(|s| granted(s.options.qos)).collect();
-                    client.machine.handle_subscribed(ticket, &codes, clock::now(), &mut client.effects);
+                    client.machine.handle_subscribed(ticket, &codes, client.now, &mut client.effects);
                     client.run_effects(ctx);
                     retained::send(&client.local, client.connection, &identity, &subscriptions, &existed);
                 }
@@ -253,7 +253,7 @@ impl Client {
         self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
                 Ok(Outcome::Unsubscribed(existed)) => {
-                    client.machine.handle_unsubscribed(ticket, &existed, clock::now(), &mut client.effects);
+                    client.machine.handle_unsubscribed(ticket, &existed, client.now, &mut client.effects);
                 }
                 Ok(_) => {}
                 Err(_) => client.unavailable(),
@@ -268,7 +268,7 @@ impl Client {
             ReasonCode::ServerBusy,
             "the session's shard has no leader in reach",
             true,
-            clock::now(),
+            self.now,
             &mut self.effects,
         );
     }
@@ -339,7 +339,7 @@ impl Client {
             match outcome {
                 Ok(_) => {
                     for seq in received {
-                        client.machine.handle_acknowledged(&Source::Queue { seq }, clock::now(), &mut client.effects);
+                        client.machine.handle_acknowledged(&Source::Queue { seq }, client.now, &mut client.effects);
                     }
                 }
                 Err(_) => client.unavailable(),

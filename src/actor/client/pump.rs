@@ -10,6 +10,7 @@ use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 use bytes::Buf;
 
+use super::super::clock;
 use super::Client;
 
 /// The thread's read buffer.
@@ -125,6 +126,7 @@ impl ActorFuture<Client> for Pump {
         ctx: &mut Context<Client>,
         cx: &mut TaskContext<'_>,
     ) -> Poll<Self::Output> {
+        client.now = clock::now();
         if client.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             client.waker = Some(cx.waker().clone());
         }

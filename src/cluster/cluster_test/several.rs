@@ -99,7 +99,9 @@ async fn all_stopped_and_started_come_back_by_themselves() {
     drop(nodes);
     let nodes = plan.start_all().await;
     assert!(nodes.iter().all(|node| node.cluster.status().cluster_id == id));
-    assert!(nodes.iter().all(|node| node.retained() == 10));
+    let retained: Vec<_> = nodes.iter().map(TestNode::retained).collect();
+    let groups: Vec<_> = nodes.iter().map(|node| node.cluster.status().groups).collect();
+    assert_eq!(retained, [10, 10, 10], "{groups:#?}");
     nodes[2].retain("more").await;
 }
 

@@ -12,7 +12,7 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -92,6 +92,9 @@ pub struct Transport {
     early: Mutex<Vec<Arc<Peer>>>,
     cancel: CancellationToken,
     refusals: RateLimit,
+    /// Seeds, and how many of them turned out to be this node.
+    seeds: AtomicUsize,
+    own_seeds: AtomicUsize,
     /// The cluster of a peer that proved itself with our secret but belongs elsewhere.
     foreign_cluster: OnceLock<String>,
 }
@@ -112,6 +115,8 @@ impl Transport {
             early: Mutex::default(),
             cancel: CancellationToken::new(),
             refusals: RateLimit::default(),
+            seeds: AtomicUsize::new(0),
+            own_seeds: AtomicUsize::new(0),
             foreign_cluster: OnceLock::new(),
         })
     }
@@ -122,6 +127,7 @@ impl Transport {
             return;
         }
         tokio::spawn(server::serve(Arc::clone(self), listener));
+        self.seeds.store(seeds.len(), Ordering::Relaxed);
         for seed in seeds {
             tokio::spawn(seed::watch(Arc::clone(self), seed.clone()));
         }
@@ -218,6 +224,11 @@ impl Transport {
         for class in [Class::Consensus, Class::Messages] {
             tokio::spawn(link::keep(Arc::clone(self), Arc::clone(peer), class));
         }
+    }
+
+    /// Seeds that are other nodes, or may be: a seed counts until this node finds itself behind it.
+    pub fn other_seeds(&self) -> usize {
+        self.seeds.load(Ordering::Relaxed).saturating_sub(self.own_seeds.load(Ordering::Relaxed))
     }
 
     /// The cluster of a peer that was configured together with this node and belongs to another cluster.

@@ -1,6 +1,7 @@
 //! Finding out who listens at a configured address.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::node_id;
@@ -38,7 +39,10 @@ async fn look(transport: &Arc<Transport>, seed: &str) {
                 transport.ensure_peer(&who.name, &who.address);
                 found = Some(node_id(&who.name));
             }
-            Err(HelloError::RefusedByPeer(Refusal::Itself)) => return,
+            Err(HelloError::RefusedByPeer(Refusal::Itself)) => {
+                transport.own_seeds.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
             Err(error) => transport.log_refusal(seed, None, &error),
         }
         tokio::time::sleep(RETRY).await;
