@@ -126,8 +126,7 @@ impl Broker {
         }
         for listener in &settings.listeners {
             let timeout_ms = settings.restrictions.no_connect_idle_timeout_ms;
-            let bytes_max = settings.mqtt.max_packet_size_bytes as usize;
-            broker.listeners.push(crate::listener::start(listener, &handles, local, timeout_ms, bytes_max)?);
+            broker.listeners.push(crate::listener::start(listener, &handles, local, timeout_ms)?);
         }
         health.set_listeners(broker.listeners.clone());
         Ok(broker)

@@ -10,6 +10,8 @@ pub struct Config {
     pub websocket_port: u16,
     pub http_port: u16,
     pub cluster: Option<ClusterConfig>,
+    /// More elements inside `<listeners>`, behind the plain ones.
+    pub listeners: String,
     /// Elements inside `<mqtt>`.
     pub mqtt: String,
     /// More sections.
@@ -37,6 +39,7 @@ impl Default for Config {
             websocket_port: 0,
             http_port: 0,
             cluster: None,
+            listeners: String::new(),
             mqtt: String::new(),
             more: String::new(),
             addons: true,
@@ -50,7 +53,7 @@ impl Config {
         for (kind, port) in [("tcp-listener", self.mqtt_port), ("websocket-listener", self.websocket_port)] {
             _ = writeln!(xml, "<{kind}><port>{port}</port><bind-address>127.0.0.1</bind-address></{kind}>");
         }
-        xml.push_str("</listeners>\n");
+        _ = writeln!(xml, "{}</listeners>", self.listeners);
         _ = writeln!(xml, "<http><port>{}</port><bind-address>127.0.0.1</bind-address></http>", self.http_port);
         _ = writeln!(xml, "<mqtt>{}</mqtt>\n{}", self.mqtt, self.more);
         if let Some(cluster) = &self.cluster {

@@ -1,7 +1,9 @@
-//! A connection's byte stream, whatever carries it. `listener` implements it for TCP and WebSocket.
+//! A connection's byte stream, whatever carries it. `listener` implements it for TCP, TLS and WebSocket.
 
 use std::io;
 use std::task::{Context, Poll};
+
+use bytestring::ByteString;
 
 /// Bytes in and out, polled inside the Client actor's context.
 pub trait Transport {
@@ -18,8 +20,20 @@ pub trait Transport {
 /// What is known of a connection when it is accepted.
 #[derive(Debug, Clone)]
 pub struct Accepted {
+    /// The client's address; behind a proxy that is believed, what the proxy says.
     pub peer: Option<std::net::SocketAddr>,
     pub local: Option<std::net::SocketAddr>,
     pub listener_port: u16,
+    /// Over TLS, to the broker or to a proxy in front of it.
     pub secure: bool,
+    /// The client's certificate, where it showed one and it was verified.
+    pub certificate: Option<Box<PeerCertificate>>,
+}
+
+/// What a client's certificate says of the client.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PeerCertificate {
+    pub common_name: Option<ByteString>,
+    /// DNS names and IP addresses, empty where there are none; `None` where only a proxy has seen the certificate.
+    pub subject_alternative_names: Option<Vec<ByteString>>,
 }

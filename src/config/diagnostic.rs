@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::path::Path;
 
 /// How much a [`Diagnostic`] weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +90,16 @@ impl Report {
 
     pub(super) fn error(&self, line: u32, path: &str, message: impl Into<String>) {
         self.add(Level::Error, line, path, message);
+    }
+
+    /// Number of errors so far.
+    pub(super) fn errors(&self) -> usize {
+        self.found.borrow().iter().filter(|found| found.level == Level::Error).count()
+    }
+
+    /// Where the file is; what it names by a relative path is looked for there.
+    pub(super) fn directory(&self) -> &Path {
+        Path::new(&self.file).parent().unwrap_or(Path::new(""))
     }
 
     /// Splits into (errors, warnings and notes), each in the order of lines.

@@ -10,5 +10,7 @@ pub(super) const ELEMENTS_MAX: usize = 20_000;
 pub(super) const SECRET_LEN_MIN: usize = 16;
 /// Names of nodes and listeners, hosts and paths, bytes.
 pub(super) const NAME_LEN_MAX: usize = 255;
+/// Paths of files, bytes; that of Linux.
+pub(super) const FILE_PATH_LEN_MAX: usize = 4096;
 /// The election timeout is at least this many heartbeats, or one lost heartbeat starts an election.
 pub(super) const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;

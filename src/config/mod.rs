@@ -8,6 +8,7 @@ mod limits;
 mod placeholder;
 mod render;
 pub mod settings;
+pub mod tls;
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -4,8 +4,8 @@ use std::fmt::{Display, Write};
 use std::net::SocketAddr;
 
 use super::settings::{
-    AddonSettings, ClusterSettings, HttpListenerKind, ListenerKind, MqttSettings, PersistenceMode, RestrictionSettings,
-    SecuritySettings, Settings,
+    AddonSettings, ClientAuthentication, ClusterSettings, HttpListenerKind, ListenerKind, MqttSettings, PersistenceMode,
+    RestrictionSettings, SecuritySettings, Settings,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -60,16 +60,25 @@ fn listeners(out: &mut Page, settings: &Settings) {
     out.section("listeners");
     for listener in &settings.listeners {
         let address = SocketAddr::new(listener.bind_address, listener.port);
-        match &listener.kind {
-            ListenerKind::Tcp => out.line(&listener.name, format_args!("MQTT over TCP on {address}")),
+        let (tls, web_tls) = if listener.tls.is_some() { (" and TLS", "secure ") } else { ("", "") };
+        let mut text = match &listener.kind {
+            ListenerKind::Tcp => format!("MQTT over TCP{tls} on {address}"),
             ListenerKind::WebSocket { path, subprotocols } => {
                 let subprotocols = subprotocols.join(", ");
-                out.line(
-                    &listener.name,
-                    format_args!("MQTT over WebSocket on {address}, path {path}, subprotocols {subprotocols}"),
-                );
+                format!("MQTT over {web_tls}WebSocket on {address}, path {path}, subprotocols {subprotocols}")
             }
+        };
+        if let Some(tls) = &listener.tls {
+            text.push_str(match tls.client_authentication {
+                ClientAuthentication::None => "",
+                ClientAuthentication::Optional => ", client certificate optional",
+                ClientAuthentication::Required => ", client certificate required",
+            });
         }
+        if listener.proxy_protocol {
+            text.push_str(", PROXY protocol");
+        }
+        out.line(&listener.name, text);
     }
     out.section("http");
     if settings.http.is_empty() {

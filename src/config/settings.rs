@@ -3,6 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::SupportedCipherSuite;
 
 /// Everything a node is configured with.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,12 +29,71 @@ pub struct ListenerSettings {
     pub bind_address: IpAddr,
     /// 0 = ephemeral.
     pub port: u16,
+    /// `None`: in plain text.
+    pub tls: Option<Arc<TlsSettings>>,
+    /// Whether a PROXY header in front of a connection is believed.
+    pub proxy_protocol: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ListenerKind {
     Tcp,
     WebSocket { path: String, subprotocols: Vec<String> },
+}
+
+/// A `tls` block (spec/hivemq.md 1.4).
+#[derive(Debug, Clone, PartialEq)]
+pub struct TlsSettings {
+    pub keystore: StoreSettings,
+    /// Own element: the key in a PEM file of its own.
+    pub private_key_path: Option<PathBuf>,
+    pub truststore: Option<StoreSettings>,
+    /// Own element: certificate revocation lists.
+    pub crls: Vec<PathBuf>,
+    pub client_authentication: ClientAuthentication,
+    pub tls_1_2: bool,
+    pub tls_1_3: bool,
+    /// Empty: all there are.
+    pub cipher_suites: Vec<SupportedCipherSuite>,
+    pub prefer_server_cipher_suites: bool,
+    /// 0 = no limit.
+    pub handshake_timeout_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoreSettings {
+    pub path: PathBuf,
+    /// Empty where there is none.
+    pub password: Secret,
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAuthentication {
+    None,
+    /// Asked for; one that is shown must be valid.
+    Optional,
+    Required,
+}
+
+/// A password, never printed.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

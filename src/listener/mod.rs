@@ -1,18 +1,28 @@
-//! Sockets that clients connect to. An accept loop on every arbiter (SO_REUSEPORT), so that a connect storm is spread by the kernel and no
-//! connection changes threads.
+//! Sockets that clients connect to: TCP and WebSocket, each in plain text or over TLS, each with or without a PROXY header. An accept loop
+//! on every arbiter (SO_REUSEPORT), so that a connect storm is spread by the kernel and no connection changes threads.
 
+pub mod connection;
+pub mod proxy;
 pub mod socket;
-pub mod tcp;
+pub mod stream;
+pub mod tls;
 pub mod websocket;
 
-use std::net::SocketAddr;
+use std::future::ready;
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use actix_rt::ArbiterHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::actor::client::Client;
 use crate::actor::hub::Local;
 use crate::config::settings::{ListenerKind, ListenerSettings};
+use crate::config::tls::TlsError;
+use connection::{Endpoint, Opened};
+use tls::reload::{self, Reloader};
 
 /// Why a listener does not listen.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +33,12 @@ pub enum ListenerError {
         address: SocketAddr,
         #[source]
         source: std::io::Error,
+    },
+    #[error("listener {name} cannot serve TLS: {source}")]
+    Tls {
+        name: String,
+        #[source]
+        source: TlsError,
     },
 }
 
@@ -46,38 +62,88 @@ impl Bound {
     }
 }
 
-/// Binds a listener once for each arbiter and starts its accept loops there. `local` finds the arbiter's own state.
+/// Binds a listener once for each arbiter and starts its accept loops there. `local` finds the arbiter's own state. To be called where
+/// tasks can be spawned: one watches the files of TLS.
+///
+/// # Errors
+/// A port that is in use, or TLS files that cannot be used.
 pub fn start(
     settings: &ListenerSettings,
     arbiters: &[ArbiterHandle],
     local: fn() -> Option<Rc<Local>>,
-    handshake_timeout_ms: u64,
-    message_bytes_max: usize,
+    no_connect_idle_timeout_ms: u64,
 ) -> Result<Bound, ListenerError> {
+    let stop = CancellationToken::new();
+    let tls = start_tls(settings, &stop)?;
     let wanted = SocketAddr::new(settings.bind_address, settings.port);
     let failed = |address| move |source| ListenerError::Bind { name: settings.name.clone(), address, source };
     let mut sockets = socket::bind_shared(wanted, arbiters.len().max(1)).map_err(failed(wanted))?;
     let address = sockets.first().map_or(Ok(wanted), |s| s.local_addr()).map_err(failed(wanted))?;
-    let stop = CancellationToken::new();
+    let endpoint = Arc::new(Endpoint {
+        proxy_protocol: settings.proxy_protocol,
+        tls,
+        web_socket: match &settings.kind {
+            ListenerKind::Tcp => None,
+            ListenerKind::WebSocket { path, subprotocols } => {
+                Some(websocket::Endpoint { path: path.clone(), subprotocols: subprotocols.clone() })
+            }
+        },
+        idle_timeout: limit(no_connect_idle_timeout_ms),
+    });
     for arbiter in arbiters {
         let Some(socket) = sockets.pop() else { break };
-        let (kind, stop) = (settings.kind.clone(), stop.clone());
+        let (endpoint, stop) = (Arc::clone(&endpoint), stop.clone());
         arbiter.spawn_fn(move || {
             let Some(local) = local() else { return };
-            match kind {
-                ListenerKind::Tcp => {
-                    actix_rt::spawn(tcp::accept(socket, local, stop));
-                }
-                ListenerKind::WebSocket { path, subprotocols } => {
-                    let endpoint = websocket::Endpoint { path, subprotocols, handshake_timeout_ms, message_bytes_max };
-                    actix_rt::spawn(websocket::accept(socket, local, stop, Rc::new(endpoint)));
-                }
-            }
+            actix_rt::spawn(accept(socket, local, stop, endpoint));
         });
     }
-    let kind = match settings.kind {
-        ListenerKind::Tcp => "TCP Listener",
-        ListenerKind::WebSocket { .. } => "Websocket Listener",
+    let kind = match (&settings.kind, &settings.tls) {
+        (ListenerKind::Tcp, None) => "TCP Listener",
+        (ListenerKind::Tcp, Some(_)) => "TCP Listener with TLS",
+        (ListenerKind::WebSocket { .. }, None) => "Websocket Listener",
+        (ListenerKind::WebSocket { .. }, Some(_)) => "Websocket Listener with TLS",
     };
     Ok(Bound { name: settings.name.clone(), kind, address, stop })
+}
+
+/// Reads keys and certificates, and has them watched until the listener stops.
+fn start_tls(settings: &ListenerSettings, stop: &CancellationToken) -> Result<Option<Arc<tls::Current>>, ListenerError> {
+    let Some(tls) = &settings.tls else { return Ok(None) };
+    let name = settings.name.clone();
+    let (reloader, config) =
+        Reloader::start(Arc::clone(tls)).map_err(|source| ListenerError::Tls { name: name.clone(), source })?;
+    let current = Arc::new(tls::Current::new(config, limit(tls.handshake_timeout_ms)));
+    actix_rt::spawn(reload::watch(name, reloader, Arc::clone(&current), reload::PERIOD, stop.clone()));
+    Ok(Some(current))
+}
+
+/// 0 = no limit.
+fn limit(ms: u64) -> Option<Duration> {
+    (ms > 0).then(|| Duration::from_millis(ms))
+}
+
+/// Accepts connections and starts their actors.
+async fn accept(socket: StdListener, local: Rc<Local>, stop: CancellationToken, endpoint: Arc<Endpoint>) {
+    socket::accept_loop(socket, stop, |stream, peer| {
+        if endpoint.is_plain() {
+            begin(Rc::clone(&local), Endpoint::open_plain(stream, peer));
+        } else {
+            // The steps take as long as the peer likes; others are accepted meanwhile.
+            let (local, endpoint) = (Rc::clone(&local), Arc::clone(&endpoint));
+            actix_rt::spawn(async move {
+                match endpoint.open(stream, peer).await {
+                    Ok(Some(opened)) => begin(local, opened),
+                    Ok(None) => {}
+                    Err(error) => tracing::debug!(%peer, %error, "a connection ended before MQTT began"),
+                }
+            });
+        }
+        ready(())
+    })
+    .await;
+}
+
+fn begin(local: Rc<Local>, opened: Opened) {
+    Client::start_for(local, opened.transport, opened.accepted);
 }

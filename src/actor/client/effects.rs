@@ -140,6 +140,7 @@ impl Client {
     }
 
     fn identity_of(&self, registration: &Registration) -> Identity {
+        let certificate = self.accepted.certificate.as_deref();
         let facts = ConnectionFacts {
             client_id: registration.client_id.clone(),
             client_id_assigned: registration.client_id_assigned,
@@ -149,8 +150,8 @@ impl Client {
             secure: self.accepted.secure,
             protocol: registration.protocol,
             username: registration.username.clone(),
-            tls_common_name: None,
-            tls_subject_alternative_names: None,
+            tls_common_name: certificate.and_then(|c| c.common_name.clone()),
+            tls_subject_alternative_names: certificate.and_then(|c| c.subject_alternative_names.clone()),
             connected_at_ms: clock::wall_ms(),
         };
         Identity {

@@ -11,7 +11,7 @@ pub(super) struct Bound<'a> {
     pub(super) address: IpAddr,
     /// 0 = ephemeral.
     pub(super) port: u16,
-    /// Whether MQTT clients connect to it.
+    /// Whether MQTT clients connect to it, and need no certificate to do so.
     pub(super) mqtt: bool,
 }
 

@@ -2,24 +2,30 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use super::exposure::Bound;
+use super::tls;
 use super::view::View;
 use crate::config::diagnostic::quote;
-use crate::config::settings::{ListenerKind, ListenerSettings};
+use crate::config::settings::{ClientAuthentication, ListenerKind, ListenerSettings};
 
 const DEFAULT_PATH: &str = "/mqtt";
 const DEFAULT_SUBPROTOCOLS: [&str; 2] = ["mqttv3.1", "mqtt"];
 
 pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<ListenerSettings> {
     let listeners = root.at("listeners");
-    let mut views: Vec<(View<'_>, ListenerKind)> = Vec::new();
-    views.extend(listeners.all("tcp-listener").into_iter().map(|view| (view, ListenerKind::Tcp)));
-    views.extend(listeners.all("websocket-listener").into_iter().map(|view| {
-        let kind = websocket(&view);
-        (view, kind)
-    }));
-    views.sort_by_key(|(view, _)| view.line());
+    let mut views: Vec<(View<'_>, ListenerKind, bool)> = Vec::new();
+    for (name, secure) in [("tcp-listener", false), ("tls-tcp-listener", true)] {
+        views.extend(listeners.all(name).into_iter().map(|view| (view, ListenerKind::Tcp, secure)));
+    }
+    for (name, secure) in [("websocket-listener", false), ("tls-websocket-listener", true)] {
+        views.extend(listeners.all(name).into_iter().map(|view| {
+            let kind = websocket(&view);
+            (view, kind, secure)
+        }));
+    }
+    views.sort_by_key(|(view, ..)| view.line());
     if !listeners.has_children() {
         listeners.error(
             "no listener is configured; add <listeners><tcp-listener><port>1883</port><bind-address>127.0.0.1</bind-address>\
@@ -29,20 +35,25 @@ pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<Liste
 
     let mut names = Names::default();
     let mut settings = Vec::new();
-    for (view, kind) in views {
+    for (view, kind, secure) in views {
         let bind_address = view.address("bind-address", Ipv4Addr::UNSPECIFIED);
         if !view.at("port").exists() {
             view.error("the element <port> is missing; add <port>1883</port>, or 0 for any free port");
         }
         // 0 also stands for a port that is missing or wrong, which has been reported.
         let port = view.u16("port").unwrap_or(0);
-        let default_name = match kind {
-            ListenerKind::Tcp => format!("tcp-listener-{port}"),
-            ListenerKind::WebSocket { .. } => format!("websocket-listener-{port}"),
+        let default_name = match (&kind, secure) {
+            (ListenerKind::Tcp, false) => format!("tcp-listener-{port}"),
+            (ListenerKind::Tcp, true) => format!("tls-tcp-listener-{port}"),
+            (ListenerKind::WebSocket { .. }, false) => format!("websocket-listener-{port}"),
+            (ListenerKind::WebSocket { .. }, true) => format!("tls-websocket-listener-{port}"),
         };
         let name = names.unique(&view, default_name);
-        bound.push(Bound { element: view, address: bind_address, port, mqtt: true });
-        settings.push(ListenerSettings { kind, name, bind_address, port });
+        let tls = if secure { tls::read(&view).map(Arc::new) } else { None };
+        let proxy_protocol = view.flag("proxy-protocol");
+        let certified = tls.as_ref().is_some_and(|tls| tls.client_authentication == ClientAuthentication::Required);
+        bound.push(Bound { element: view, address: bind_address, port, mqtt: !certified });
+        settings.push(ListenerSettings { kind, name, bind_address, port, tls, proxy_protocol });
     }
     settings
 }

@@ -9,6 +9,7 @@ mod notices;
 mod protocol;
 mod rules;
 mod shape;
+mod tls;
 mod value;
 mod view;
 

@@ -42,20 +42,18 @@ const fn unsupported(path: &'static str, text: &'static str) -> Notice {
     notice(path, Level::Error, text)
 }
 
-const NO_TLS: &str =
-    "not supported yet by this version: it has no TLS; remove the element, or let a proxy in front of the broker end TLS";
+const NO_TLS: &str = "not supported yet by this version: it has TLS for MQTT clients only; remove the element, or let a proxy in front of the broker end TLS";
 const NO_DISCOVERY: &str = "not supported yet by this version; list the nodes in <discovery><static><node><host>..</host><port>..</port>\
                             </node></static></discovery>";
 
 pub(super) const NOTICES: &[Notice] = &[
     // Listeners.
-    unsupported("listeners/tls-tcp-listener", NO_TLS),
-    unsupported("listeners/tls-websocket-listener", NO_TLS),
-    no_effect("listeners/tcp-listener/proxy-protocol").unless_value("false"),
-    no_effect("listeners/websocket-listener/proxy-protocol").unless_value("false"),
     no_effect("listeners/tcp-listener/connect-overload-protection"),
+    no_effect("listeners/tls-tcp-listener/connect-overload-protection"),
+    no_effect("listeners/tls-websocket-listener/connect-overload-protection"),
     no_effect("listeners/websocket-listener/connect-overload-protection"),
     no_effect("listeners/websocket-listener/allow-extensions").unless_value("false"),
+    no_effect("listeners/tls-websocket-listener/allow-extensions").unless_value("false"),
     // MQTT, security, restrictions.
     no_effect("security/utf8-validation"),
     no_effect("security/control-center-audit-log"),

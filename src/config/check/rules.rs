@@ -89,6 +89,10 @@ const fn text(path: &'static str) -> Rule {
     Rule { path, kind: Kind::Text, many: false }
 }
 
+const fn secret(path: &'static str) -> Rule {
+    Rule { path, kind: Kind::Secret, many: false }
+}
+
 const fn choice(path: &'static str, words: &'static [&'static str]) -> Rule {
     Rule { path, kind: Kind::Choice(words), many: false }
 }
@@ -121,8 +125,23 @@ pub(in crate::config) const CONNECTIONS_UNLIMITED: i64 = -1;
 const PACKET_SIZE_MIN: i64 = 15;
 const PACKET_SIZE_MAX: i64 = 268_435_460;
 
-const GROUPS: &[&[Rule]] =
-    &[ROOT, LISTENERS, TCP_LISTENER, WEBSOCKET_LISTENER, MQTT, SECURITY, RESTRICTIONS, CLUSTER, HTTP, ADDONS, IGNORED];
+const GROUPS: &[&[Rule]] = &[
+    ROOT,
+    LISTENERS,
+    TCP_LISTENER,
+    WEBSOCKET_LISTENER,
+    TLS_TCP_LISTENER,
+    TLS_WEBSOCKET_LISTENER,
+    TCP_TLS,
+    WEBSOCKET_TLS,
+    MQTT,
+    SECURITY,
+    RESTRICTIONS,
+    CLUSTER,
+    HTTP,
+    ADDONS,
+    IGNORED,
+];
 
 const ROOT: &[Rule] = &[
     section("listeners"),
@@ -148,9 +167,8 @@ const ROOT: &[Rule] = &[
 const LISTENERS: &[Rule] = &[
     sections("listeners/tcp-listener"),
     sections("listeners/websocket-listener"),
-    // Refused by `notices`, so not looked into.
-    Rule { path: "listeners/tls-tcp-listener", kind: Kind::Any, many: true },
-    Rule { path: "listeners/tls-websocket-listener", kind: Kind::Any, many: true },
+    sections("listeners/tls-tcp-listener"),
+    sections("listeners/tls-websocket-listener"),
 ];
 
 /// What all kinds of listeners share; a macro because paths are literals.
@@ -172,13 +190,55 @@ macro_rules! listener_rules {
 
 const TCP_LISTENER: &[Rule] = listener_rules!("tcp-listener");
 
-const WEBSOCKET_LISTENER: &[Rule] = listener_rules!(
-    "websocket-listener",
-    text("listeners/websocket-listener/path"),
-    section("listeners/websocket-listener/subprotocols"),
-    Rule { path: "listeners/websocket-listener/subprotocols/subprotocol", kind: Kind::Text, many: true },
-    flag("listeners/websocket-listener/allow-extensions", false)
-);
+const TLS_TCP_LISTENER: &[Rule] = listener_rules!("tls-tcp-listener");
+
+macro_rules! websocket_rules {
+    ($listener:literal) => {
+        listener_rules!(
+            $listener,
+            text(concat!("listeners/", $listener, "/path")),
+            section(concat!("listeners/", $listener, "/subprotocols")),
+            Rule { path: concat!("listeners/", $listener, "/subprotocols/subprotocol"), kind: Kind::Text, many: true },
+            flag(concat!("listeners/", $listener, "/allow-extensions"), false)
+        )
+    };
+}
+
+const WEBSOCKET_LISTENER: &[Rule] = websocket_rules!("websocket-listener");
+
+const TLS_WEBSOCKET_LISTENER: &[Rule] = websocket_rules!("tls-websocket-listener");
+
+/// The `tls` block of a listener (spec/hivemq.md 1.4).
+macro_rules! tls_rules {
+    ($listener:literal) => {
+        &[
+            section(concat!("listeners/", $listener, "/tls")),
+            section(concat!("listeners/", $listener, "/tls/keystore")),
+            text(concat!("listeners/", $listener, "/tls/keystore/path")),
+            secret(concat!("listeners/", $listener, "/tls/keystore/password")),
+            secret(concat!("listeners/", $listener, "/tls/keystore/private-key-password")),
+            // Own element.
+            text(concat!("listeners/", $listener, "/tls/keystore/private-key-path")),
+            section(concat!("listeners/", $listener, "/tls/truststore")),
+            text(concat!("listeners/", $listener, "/tls/truststore/path")),
+            secret(concat!("listeners/", $listener, "/tls/truststore/password")),
+            // Own element.
+            Rule { path: concat!("listeners/", $listener, "/tls/truststore/crl"), kind: Kind::Text, many: true },
+            choice(concat!("listeners/", $listener, "/tls/client-authentication-mode"), &["NONE", "OPTIONAL", "REQUIRED"]),
+            section(concat!("listeners/", $listener, "/tls/protocols")),
+            Rule { path: concat!("listeners/", $listener, "/tls/protocols/protocol"), kind: Kind::Text, many: true },
+            section(concat!("listeners/", $listener, "/tls/cipher-suites")),
+            Rule { path: concat!("listeners/", $listener, "/tls/cipher-suites/cipher-suite"), kind: Kind::Text, many: true },
+            flag(concat!("listeners/", $listener, "/tls/prefer-server-cipher-suites"), false),
+            // HiveMQ has no upper bound; 49 days keep sums of times far from overflow.
+            strict(concat!("listeners/", $listener, "/tls/handshake-timeout"), 0, U32_MAX, Some(10_000)),
+        ]
+    };
+}
+
+const TCP_TLS: &[Rule] = tls_rules!("tls-tcp-listener");
+
+const WEBSOCKET_TLS: &[Rule] = tls_rules!("tls-websocket-listener");
 
 const MQTT: &[Rule] = &[
     section("mqtt/session-expiry"),

@@ -2,13 +2,14 @@
 //! reads like one that is absent.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 use super::rules::{self, Kind};
 use super::shape::join;
 use super::value;
 use crate::config::diagnostic::{Level, Report, quote};
 use crate::config::entity::Element;
-use crate::config::limits::NAME_LEN_MAX;
+use crate::config::limits::{FILE_PATH_LEN_MAX, NAME_LEN_MAX};
 
 /// An element that is there or not, where its rule says.
 pub(super) struct View<'a> {
@@ -111,6 +112,17 @@ impl<'a> View<'a> {
     /// The element's text; `None` where it is absent or empty.
     pub(super) fn own_text(&self) -> Option<&'a str> {
         self.element.map(|element| element.text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// The path of a file; a relative one starts where the configuration is. `None` where it is absent, empty or refused.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        let text = self.own_text()?;
+        if text.len() <= FILE_PATH_LEN_MAX && !text.contains(char::is_control) {
+            return Some(self.report.directory().join(text));
+        }
+        let found = quote(text);
+        self.error(format!("found {found}; allowed: the path of a file of up to {FILE_PATH_LEN_MAX} bytes; correct the value"));
+        None
     }
 
     /// A name, host or path of bounded length without white space inside; `None` where it is absent, empty or refused.

@@ -1,0 +1,131 @@
+//! The `tls` block of a listener (spec/hivemq.md 1.4). The files are opened too: a store that is missing or a password that does not fit
+//! is found before the start.
+
+use std::path::PathBuf;
+
+use super::view::View;
+use crate::config::diagnostic::quote;
+use crate::config::settings::{ClientAuthentication, Secret, StoreSettings, TlsSettings};
+use crate::config::tls::{self, Files, Part, Resumption, TlsError, suites};
+
+/// Names of protocols as the JVM writes them.
+const TLS_1_2: &str = "TLSv1.2";
+const TLS_1_3: &str = "TLSv1.3";
+
+/// Reads the block of a TLS listener; `None` after an error, which is in the report.
+pub(super) fn read(listener: &View<'_>) -> Option<TlsSettings> {
+    let tls = listener.at("tls");
+    if !tls.exists() {
+        listener
+            .error("the element <tls> is missing; add <tls><keystore><path>..</path><password>..</password></keystore></tls>");
+        return None;
+    }
+    let before = tls.report().errors();
+    let keystore = tls.at("keystore");
+    let Some(path) = keystore.at("path").file() else {
+        if !keystore.at("path").exists() {
+            keystore.error("the element <path> is missing; add <path>..</path> with a PKCS12 or PEM file");
+        }
+        return None;
+    };
+    let client_authentication = client_authentication(&tls);
+    let (tls_1_2, tls_1_3) = protocols(&tls);
+    let settings = TlsSettings {
+        keystore: StoreSettings { path, password: secret(&keystore) },
+        private_key_path: keystore.at("private-key-path").file(),
+        truststore: truststore(&tls, client_authentication),
+        crls: tls.at("truststore").all("crl").iter().filter_map(View::file).collect(),
+        client_authentication,
+        tls_1_2,
+        tls_1_3,
+        cipher_suites: cipher_suites(&tls),
+        prefer_server_cipher_suites: tls.flag("prefer-server-cipher-suites"),
+        handshake_timeout_ms: tls.u64_or_max("handshake-timeout"),
+    };
+    if tls.report().errors() == before
+        && let Err(error) = try_files(&settings)
+    {
+        tell(&tls, &error);
+    }
+    Some(settings)
+}
+
+fn try_files(settings: &TlsSettings) -> Result<(), TlsError> {
+    let material = Files::read(settings)?.parse(settings)?;
+    tls::server_config(settings, &material, &Resumption::none()).map(drop)
+}
+
+/// Reports at the element that is at fault, or at the nearest one around it.
+fn tell(tls: &View<'_>, error: &TlsError) {
+    let view = match error.part {
+        Part::Keystore => tls.at("keystore/path"),
+        Part::KeystorePassword => tls.at("keystore/password"),
+        Part::PrivateKey => tls.at("keystore/private-key-path"),
+        Part::Truststore => tls.at("truststore/path"),
+        Part::TruststorePassword => tls.at("truststore/password"),
+        Part::Crl(n) => tls.at("truststore").all("crl").into_iter().nth(n).unwrap_or_else(|| tls.at("truststore/crl")),
+        Part::CipherSuites => tls.at("cipher-suites"),
+    };
+    view.error(error.to_string());
+}
+
+fn client_authentication(tls: &View<'_>) -> ClientAuthentication {
+    match tls.choice("client-authentication-mode") {
+        "OPTIONAL" => ClientAuthentication::Optional,
+        "REQUIRED" => ClientAuthentication::Required,
+        _ => ClientAuthentication::None,
+    }
+}
+
+fn truststore(tls: &View<'_>, mode: ClientAuthentication) -> Option<StoreSettings> {
+    let truststore = tls.at("truststore");
+    let path: Option<PathBuf> = truststore.at("path").file();
+    if path.is_none() && (mode != ClientAuthentication::None || truststore.exists()) {
+        truststore.error(
+            "without the certificates that client certificates go back to, none can be checked; add <truststore><path>..</path>\
+             </truststore> with a PKCS12 or PEM file, or remove <client-authentication-mode> and <truststore>",
+        );
+    }
+    path.map(|path| StoreSettings { path, password: secret(&truststore) })
+}
+
+fn secret(store: &View<'_>) -> Secret {
+    Secret::new(store.at("password").own_text().unwrap_or_default())
+}
+
+/// Tells whether TLS 1.2 and 1.3 are on.
+fn protocols(tls: &View<'_>) -> (bool, bool) {
+    let list = tls.at("protocols").all("protocol");
+    if list.is_empty() {
+        return (true, true);
+    }
+    let (mut tls_1_2, mut tls_1_3) = (false, false);
+    for item in list {
+        match item.own_text().unwrap_or_default() {
+            TLS_1_2 => tls_1_2 = true,
+            TLS_1_3 => tls_1_3 = true,
+            other => {
+                let found = quote(other);
+                item.error(format!(
+                    "found {found}; allowed: {TLS_1_2} or {TLS_1_3}; correct the value, older protocols are not safe"
+                ));
+            }
+        }
+    }
+    (tls_1_2, tls_1_3)
+}
+
+fn cipher_suites(tls: &View<'_>) -> Vec<tokio_rustls::rustls::SupportedCipherSuite> {
+    let mut found = Vec::new();
+    for item in tls.at("cipher-suites").all("cipher-suite") {
+        let text = item.own_text().unwrap_or_default();
+        match suites::find(text) {
+            Some(suite) => found.push(suite),
+            None => {
+                let (text, known) = (quote(text), suites::names().join(" "));
+                item.error(format!("found {text}; allowed: {known}; correct the value or remove the element"));
+            }
+        }
+    }
+    found
+}
