@@ -7,7 +7,7 @@ use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::Weight;
 use crate::harness::trio::{Trio, alive, cluster_id};
-use crate::harness::{SOON, http, wait};
+use crate::harness::{SOON, http, ports, wait};
 
 fn assert_one_cluster(trio: &Trio) {
     let ids: Vec<_> = trio.nodes.iter().map(cluster_id).collect();
@@ -128,6 +128,8 @@ fn data_of_another_cluster_is_refused() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut alone = trio.nodes[2].config.clone();
     if let Some(cluster) = &mut alone.cluster {
+        // Where the other two do not look for node3: they would take it in.
+        cluster.port = ports::reserve();
         cluster.all_ports = vec![cluster.port];
     }
     let shared: Config = trio.nodes[2].config.clone();
@@ -135,12 +137,10 @@ fn data_of_another_cluster_is_refused() {
     stray.start();
     assert!(stray.stop().success());
     stray.config = shared;
-    stray.launch();
-    wait::until("both logs name the two clusters", SOON, || {
-        let says =
-            |node: &Node| node.stderr().lines().any(|line| line.contains("refused") && line.matches("cluster").count() > 1);
-        (says(&stray) && says(&trio.nodes[0])).then_some(())
-    });
-    wait::until("the stray node is not ready", SOON, || (!stray.is_up()).then_some(()));
+    let refusal = stray.refused();
+    assert_eq!(refusal.status.code(), Some(2), "{refusal:?}");
+    let says = |log: &str| log.lines().any(|line| line.contains("refused") && line.matches("cluster").count() > 1);
+    assert!(refusal.stderr.contains("--data") && says(&refusal.stderr), "{}", refusal.stderr);
+    wait::until("the others say it too", SOON, || trio.nodes[..2].iter().any(|node| says(&node.stderr())).then_some(()));
     assert!(trio.nodes[0].is_up() && trio.nodes[1].is_up());
 }

@@ -4,6 +4,7 @@ mod founding;
 mod node_loss;
 mod numbered;
 mod pause;
+mod redelivery;
 mod restart;
 mod routing;
 mod storm;
