@@ -49,6 +49,14 @@ pub enum QueueItem {
     Stop,
 }
 
+/// What a look at the replicated queue gave.
+#[derive(Default)]
+struct Entries {
+    entries: Vec<QueueEntry>,
+    /// How many might have come: as many as were asked for, or fewer.
+    allowed: usize,
+}
+
 /// The actor.
 pub struct Queue {
     local: Rc<Local>,
@@ -66,6 +74,8 @@ pub struct Queue {
     outstanding: usize,
     writable: bool,
     connection: u64,
+    /// A look at the replica is due.
+    looking: bool,
     /// Told to `Node::congestion`.
     congested: bool,
 }
@@ -88,6 +98,7 @@ impl Queue {
             outstanding: 0,
             writable: true,
             connection,
+            looking: false,
             congested: false,
         };
         let mail = Mail::new(inbox, queue.start());
@@ -198,11 +209,15 @@ impl Queue {
         let Some(grant) = self.grant.clone() else { return };
         let want = room.min(READ_MAX);
         let cursor = self.cursor;
-        let entries = self.entries_after(&grant, cursor, want);
-        self.may_have_entries = entries.len() == want;
-        if entries.is_empty() && self.is_ahead(&grant) {
-            self.may_have_entries = true;
-            ctx.run_later(AHEAD_PAUSE, |queue, ctx| queue.pump(ctx));
+        let Entries { entries, allowed } = self.entries_after(&grant, cursor, want);
+        self.may_have_entries = entries.len() == allowed;
+        // As far ahead of the applied acknowledgements as may be: nobody tells when they are applied.
+        if self.may_have_entries && allowed < want && !self.looking {
+            self.looking = true;
+            ctx.run_later(AHEAD_PAUSE, |queue, ctx| {
+                queue.looking = false;
+                queue.pump(ctx);
+            });
         }
         for entry in entries {
             self.cursor = entry.seq;
@@ -214,21 +229,15 @@ impl Queue {
     /// Entries of the replicated queue, as many as keeps what was handed out among its first [`IN_FLIGHT_MAX`]: the shard counts on that where this
     /// node dies. Only while this connection is the session's: one that was declared dead, and does not know it yet, must
     /// hand out nothing that its successor counts as not sent.
-    fn entries_after(&self, grant: &Grant, after: u64, max: usize) -> Vec<QueueEntry> {
+    fn entries_after(&self, grant: &Grant, after: u64, max: usize) -> Entries {
         let read = |state: &State| {
             let current = state.session(&grant.client).is_some_and(|session| session.connection == Some(grant.connection));
             let handed = state.handed_out(&grant.client, after);
-            let max = max.min(IN_FLIGHT_MAX.saturating_sub(handed));
-            if current { state.queue_after(&grant.client, after, max) } else { Vec::new() }
+            let allowed = max.min(IN_FLIGHT_MAX.saturating_sub(handed));
+            let entries = if current { state.queue_after(&grant.client, after, allowed) } else { Vec::new() };
+            Entries { entries, allowed: if current { allowed } else { max } }
         };
         self.local.node().cluster().and_then(|cluster| cluster.read(grant.shard, read)).unwrap_or_default()
-    }
-
-    /// Whether as much was handed out as may be before acknowledgements are applied.
-    fn is_ahead(&self, grant: &Grant) -> bool {
-        let handed = |state: &State| state.handed_out(&grant.client, self.cursor);
-        let cluster = self.local.node().cluster();
-        cluster.and_then(|cluster| cluster.read(grant.shard, handed)).is_some_and(|handed| handed >= IN_FLIGHT_MAX)
     }
 
     /// Takes out of the replicated queue what expired while the window was closed. The shard leaves the first entries of a connected client's
@@ -236,7 +245,7 @@ impl Queue {
     fn expire_entries(&self, now_ms: u64) {
         let Some(grant) = self.grant.as_ref().filter(|_| self.may_have_entries) else { return };
         let expired = |entry: &QueueEntry| entry.message.as_ref().is_some_and(|message| message.is_expired(now_ms));
-        let entries = self.entries_after(grant, self.cursor, READ_MAX).into_iter();
+        let entries = self.entries_after(grant, self.cursor, READ_MAX).entries.into_iter();
         let steps: Vec<_> = entries.filter(expired).map(|entry| (entry.seq, QueueStep::Expired)).collect();
         if steps.is_empty() {
             return;
