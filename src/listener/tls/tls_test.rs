@@ -284,3 +284,22 @@ async fn a_handshake_has_its_time_and_not_more() {
     let (stream, _) = listener.accept().await.unwrap();
     assert!(current.accept(Replay::new(bytes::Bytes::new(), stream)).await.is_err(), "MQTT in plain text is no handshake");
 }
+
+#[actix_web::test]
+async fn handshakes_above_the_limit_wait_within_their_time() {
+    let rig = Rig::new(ClientAuthentication::None);
+    let (_, config) = Reloader::start(Arc::new(rig.settings.clone())).unwrap();
+    let current = Current::new(config, Some(Duration::from_millis(200)));
+    let all = HANDSHAKES.with(Arc::clone).acquire_many_owned(u32::try_from(HANDSHAKES_MAX).unwrap()).await.unwrap();
+    let client = connector(&rig.ca, None, &[]);
+    assert_eq!(connect(&current, &client).await.0.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let release = async {
+        actix_rt::time::sleep(Duration::from_millis(20)).await;
+        drop(all);
+    };
+    let patient = Arc::new(rig.start().0);
+    let ((accepted, _), ()) = tokio::join!(connect(&patient, &client), release);
+    assert!(accepted.is_ok());
+    let free = HANDSHAKES.with(|handshakes| handshakes.available_permits());
+    assert_eq!(free, HANDSHAKES_MAX, "a handshake that is over takes no room");
+}
