@@ -117,5 +117,6 @@ async fn receive_numbers(mut roamer: Roamer) -> Vec<usize> {
         received.push(String::from_utf8_lossy(&message.payload).parse().expect("a number"));
     }
     println!("subscriber connected {} times, {} redelivered", roamer.connects, roamer.redelivered);
+    assert_eq!(roamer.wrongly_redelivered, Vec::<String>::new());
     received
 }

@@ -15,6 +15,7 @@ async fn clients_of_a_paused_node_end_once_and_the_node_rejoins() {
     let mut trio = Trio::ready(Weight::Cluster);
     let mut watcher = Client::connect(trio.mqtt(1), &Options::v5("watcher").persistent()).await;
     watcher.subscribe(events::FILTER, QoS::AtLeastOnce).await;
+    events::effective(&mut watcher, &trio.all_mqtt()).await;
     let stays = Options::v5("p-stays").persistent();
     let moves = Options::v5("p-moves").persistent();
     let mut stayed = Client::connect(trio.mqtt(0), &stays).await;

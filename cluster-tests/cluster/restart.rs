@@ -26,13 +26,16 @@ async fn comes_back(end: impl Fn(&mut Trio)) {
     let mut trio = Trio::ready(Weight::Cluster);
     let id = cluster_id(&trio.nodes[0]);
     let options = |number: usize| Options::v5(&format!("kept-{number}")).persistent();
+    let mut publisher = Client::connect(trio.mqtt(1), &Options::v5("publisher")).await;
     for number in 0..SESSIONS {
         let mut client = Client::connect(trio.mqtt(number % 3), &options(number)).await;
+        let topic = format!("one/{number}");
         client.subscribe("everyone", QoS::ExactlyOnce).await;
-        client.subscribe(&format!("one/{number}"), QoS::AtLeastOnce).await;
+        client.subscribe(&topic, QoS::AtLeastOnce).await;
+        publisher.reaches(&mut client, &topic).await;
+        client.ping().await;
         client.disconnect().await;
     }
-    let mut publisher = Client::connect(trio.mqtt(1), &Options::v5("publisher")).await;
     publisher.publish("everyone", b"all", QoS::ExactlyOnce).await;
     for number in 0..SESSIONS {
         publisher.publish(&format!("one/{number}"), number.to_string().as_bytes(), QoS::AtLeastOnce).await;

@@ -45,6 +45,7 @@ async fn every_connection_has_one_connected_and_one_disconnected_while_nodes_are
     });
     let mut watcher = Roamer::connect(trio.all_mqtt(), 0, Options::v5("watcher").persistent()).await;
     watcher.client().await.subscribe(events::FILTER, troupemq::mqtt::QoS::ExactlyOnce).await;
+    events::effective(watcher.client().await, &trio.all_mqtt()).await;
     let told = Arc::new(Mutex::new(Told::new()));
     let (stop_watching, watching) = watch::channel(false);
     let watcher = tokio::spawn(watch_events(watcher, Arc::clone(&told), watching));
@@ -85,8 +86,9 @@ async fn every_connection_has_one_connected_and_one_disconnected_while_nodes_are
     }
     println!("all events there {:?} after the last client had gone", settled.elapsed());
     stop_watching.send(true).expect("the watcher is there");
-    watcher.await.expect("the watcher ends well");
+    let watcher = watcher.await.expect("the watcher ends well");
     judge(&histories, &told.lock().expect("not poisoned"));
+    assert_eq!(watcher.wrongly_redelivered, Vec::<String>::new());
 }
 
 /// Whether nothing is awaited any more: each accepted connection was told, and each connection's end.
@@ -154,18 +156,18 @@ fn fault_of(attempts: &[Attempt], told: &[Option<usize>]) -> Option<String> {
 }
 
 /// Writes down all events, until told to stop and nothing more comes.
-async fn watch_events(mut watcher: Roamer, told: Arc<Mutex<Told>>, stop: watch::Receiver<bool>) {
+async fn watch_events(mut watcher: Roamer, told: Arc<Mutex<Told>>, stop: watch::Receiver<bool>) -> Roamer {
     const SILENCE: Duration = Duration::from_millis(1_500);
     loop {
         let Some(message) = watcher.message(SILENCE).await else {
             if *stop.borrow() {
                 println!("watcher connected {} times, {} redelivered", watcher.connects, watcher.redelivered);
-                return;
+                return watcher;
             }
             continue;
         };
         let event = Event::of(&message);
-        if event.client_id == "watcher" {
+        if !event.client_id.starts_with("restless-") {
             continue;
         }
         let attempt = event.connected.then(|| {

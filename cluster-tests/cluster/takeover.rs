@@ -15,6 +15,7 @@ async fn a_connection_on_another_node_takes_over() {
         for options in [Options::v5(&format!("watch-clean-{node}")), Options::v5(&format!("watch-kept-{node}")).persistent()] {
             let mut watcher = Client::connect(trio.mqtt(node), &options).await;
             watcher.subscribe(events::FILTER, QoS::AtLeastOnce).await;
+            events::effective(&mut watcher, &trio.all_mqtt()).await;
             watchers.push(watcher);
         }
     }

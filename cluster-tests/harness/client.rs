@@ -17,7 +17,7 @@ use troupemq::mqtt::packet::{
 };
 use troupemq::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode};
 
-use super::{QUIET, SOON};
+use super::{QUIET, SOON, wait};
 pub use options::Options;
 pub use session::Session;
 
@@ -298,6 +298,18 @@ impl Client {
             }
             self.step(deadline.saturating_duration_since(Instant::now())).await?;
         }
+    }
+
+    /// Waits until what this client publishes to the topic reaches the subscriber: a subscription is effective on its own node when it
+    /// is acknowledged, on the others a moment later.
+    pub async fn reaches(&mut self, subscriber: &mut Self, topic: &str) {
+        wait::until_async("the subscription is effective on another node", SOON, async || {
+            self.publish(topic, b"probe", QoS::AtLeastOnce).await;
+            subscriber.try_message(Duration::from_millis(100)).await.ok()
+        })
+        .await;
+        self.publish(topic, b"end of probes", QoS::AtLeastOnce).await;
+        while &*subscriber.message().await.payload != b"end of probes" {}
     }
 
     /// Sends a PUBLISH without waiting for its acknowledgement; its Packet Identifier where it has one.

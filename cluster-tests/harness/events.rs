@@ -1,10 +1,12 @@
 //! Lifecycle events as a subscriber of `$client-events/#` reads them.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use troupemq::mqtt::packet::Publish;
 
-use super::client::{Client, Gone};
+use super::client::{Client, Gone, Options};
+use super::{SOON, wait};
 
 pub const FILTER: &str = "$client-events/#";
 
@@ -41,6 +43,24 @@ impl Event {
             (initiator, Some(code)) => format!("-{}/{code}", initiator.as_deref().unwrap_or("?")),
             (initiator, None) => format!("-{}", initiator.as_deref().unwrap_or("?")),
         }
+    }
+}
+
+/// Waits until events of clients of all these nodes reach the subscriber: a subscription is effective on its own node when it is
+/// acknowledged, on the others a moment later. Events of clients `probe-..` may follow.
+pub async fn effective(subscriber: &mut Client, nodes: &[SocketAddr]) {
+    for (index, address) in nodes.iter().enumerate() {
+        let id = format!("probe-{index}");
+        wait::until_async("events of all nodes arrive", SOON, async || {
+            Client::connect(*address, &Options::v5(&id)).await.disconnect().await;
+            while let Ok(message) = subscriber.try_message(Duration::from_millis(100)).await {
+                if Event::of(&message).client_id == id {
+                    return Some(());
+                }
+            }
+            None
+        })
+        .await;
     }
 }
 

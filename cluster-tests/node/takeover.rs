@@ -7,6 +7,7 @@ use crate::harness::config::Config;
 use crate::harness::events::{self, Event};
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
+use crate::harness::{SOON, wait};
 
 #[tokio::test]
 async fn a_second_connection_takes_over() {
@@ -111,6 +112,8 @@ async fn a_subscriber_reads_its_own_end_and_return() {
     let mut client = Client::connect(node.mqtt(), &options).await;
     client.subscribe(events::FILTER, QoS::AtLeastOnce).await;
     drop(client);
+    let gone = || (node.metric("com_hivemq_networking_connections_current") == 0.0).then_some(());
+    wait::until("the broker has noticed the end", SOON, gone);
     let mut client = Client::connect(node.mqtt(), &options).await;
     let ended = Event::of(&client.message().await);
     assert_eq!((ended.client_id.as_str(), ended.short().as_str()), ("self", "-UNSPECIFIED"));

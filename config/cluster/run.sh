@@ -10,7 +10,6 @@ data=${DATA:-data-cluster}
 names=(node1 node2 node3)
 pids=()
 printers=()
-pipes=
 
 if [ ! -x "$program" ]; then
   echo "run.sh: no program at $program; build it with: cargo build --release" >&2
@@ -37,9 +36,10 @@ port() {
 }
 
 pipes=$(mktemp -d) || exit 1
+trap 'rm -rf "$pipes"' EXIT
 for index in "${!names[@]}"; do
   name=${names[$index]}
-  mkdir -p "$data/$name" "$pipes"
+  mkdir -p "$data/$name"
   mkfifo "$pipes/$name"
   # The printer ignores Ctrl-C so that what the node says while it stops is still seen; it ends with the node's output.
   (trap '' INT TERM HUP; while IFS= read -r line; do printf '%s | %s\n' "$name" "$line"; done) <"$pipes/$name" &
@@ -48,7 +48,6 @@ for index in "${!names[@]}"; do
   setsid "$program" start --config "$here/$name.xml" --data "$data/$name" >"$pipes/$name" 2>&1 </dev/null &
   pids+=("$!")
 done
-rm -rf "$pipes"
 
 for name in "${names[@]}"; do
   file=$here/$name.xml

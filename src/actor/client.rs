@@ -17,7 +17,7 @@ use bytes::{Buf, BytesMut};
 use bytestring::ByteString;
 
 use crate::mqtt::codec;
-use crate::mqtt::{Delivery, Packet, ProtocolVersion, QoS, ReasonCode, Source};
+use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
 use crate::replica::{ConnectionRef, ShardId};
 use crate::session::{Effect, Machine, Now};
 use crate::signal::{ConnectionFacts, Initiator};
@@ -74,6 +74,8 @@ pub struct Client {
     out: BytesMut,
     /// Deliveries that came while the send quota was used up (by shared subscriptions), in order.
     held: VecDeque<Delivery>,
+    /// Entries of shared subscriptions handed to this client and not done with.
+    shared: Vec<(GroupId, u64)>,
     /// Highest position of the replicated queue handed to the client.
     sent_seq: u64,
     /// Steps of replicated deliveries gathered in this turn.
@@ -92,6 +94,8 @@ pub struct Client {
     ended: (Initiator, Option<ReasonCode>),
     /// Counted as a connection: its CONNECT was accepted.
     counted: bool,
+    /// The actor stopped in the ordinary way.
+    over: bool,
     timer_ms: u64,
     /// Questions to the outside, in the order they were asked.
     deferred: VecDeque<effects::Deferred>,
@@ -120,6 +124,7 @@ impl Client {
             partial: BytesMut::new(),
             out: BytesMut::new(),
             held: VecDeque::new(),
+            shared: Vec::new(),
             sent_seq: 0,
             steps: Vec::new(),
             completed: 0,
@@ -130,17 +135,15 @@ impl Client {
             stopping: false,
             ended: (Initiator::Unspecified, None),
             counted: false,
+            over: false,
             timer_ms: 0,
             deferred: VecDeque::new(),
             waker: None,
         };
-        let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        node.connections.fetch_add(1, Ordering::Relaxed);
         let address = client.start();
         let mail: ClientMail = Mail::new(inbox, address);
-        local.insert(connection.connection, mail.clone());
-        if node.settings.max_connections.is_some_and(|max| open > max) {
-            mail.post(ClientItem::Close { reason_code: ReasonCode::QuotaExceeded, tell_shard: true });
-        }
+        local.insert(connection.connection, mail);
     }
 
     /// Bytes arrived: takes whole packets out of them.
@@ -246,7 +249,15 @@ impl Client {
     fn handle_item(&mut self, item: ClientItem) {
         let now = self.now;
         match item {
-            ClientItem::Deliver(delivery) => self.deliver(*delivery),
+            ClientItem::Deliver(delivery) => {
+                if let Source::Share { group, seq } = &delivery.source {
+                    if self.shared.iter().any(|(known, at)| at == seq && known == group) {
+                        return; // handed over again, since the dispatcher heard nothing for a while
+                    }
+                    self.shared.push((group.clone(), *seq));
+                }
+                self.deliver(*delivery);
+            }
             ClientItem::ResumeRelease { seq } => {
                 self.sent_seq = self.sent_seq.max(seq);
                 self.machine.resume_release(seq, now, &mut self.effects);
@@ -371,6 +382,7 @@ impl Actor for Client {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
+        self.over = true;
         let node = self.local.node();
         self.local.remove(self.connection.connection);
         node.connections.fetch_sub(1, Ordering::Relaxed);
@@ -380,6 +392,22 @@ impl Actor for Client {
         if !self.writable {
             node.metrics.hivemq.not_writable_current.dec();
         }
+    }
+}
+
+impl Drop for Client {
+    /// An actor that panicked costs its own connection and no more: its session learns that the connection is gone.
+    fn drop(&mut self) {
+        if self.over || !std::thread::panicking() {
+            return;
+        }
+        tracing::error!(peer = ?self.accepted.peer, "a client's actor failed; its connection is closed");
+        self.local.remove(self.connection.connection);
+        self.local.node().connections.fetch_sub(1, Ordering::Relaxed);
+        if self.counted {
+            self.local.node().metrics.connection_closed(Initiator::Unspecified, None);
+        }
+        self.fail();
     }
 }
 

@@ -20,15 +20,33 @@ pub struct NodeHooks(pub Arc<Node>);
 impl Hooks for NodeHooks {
     fn shard_loaded(&self, shard: ShardId, state: &State) {
         let routing = &self.0.routing;
-        routing.clear_shard(shard.0);
+        // Changed in place, never emptied: publishers match while a snapshot replaces a running replica.
         for session in state.sessions() {
-            let state = RouteState { connection: session.connection.map(triple), persistent: session.is_persistent() };
-            routing.set_state(shard.0, &session.client, state);
+            for (filter, _, _) in routing.subscriptions_of(&session.client) {
+                if !session.subscriptions.contains_key(&filter) {
+                    routing.unsubscribe(&session.client, &filter);
+                }
+            }
             for record in session.subscriptions.values() {
                 routing.subscribe(shard.0, &session.client, &record.filter, record.options, record.identifier);
             }
+            let state = RouteState { connection: session.connection.map(triple), persistent: session.is_persistent() };
+            routing.set_state(shard.0, &session.client, state);
+        }
+        for client in routing.clients_of(shard.0) {
+            if state.session(&client).is_none() {
+                routing.remove_client(&client);
+            }
+        }
+        // Events of what a snapshot skipped are not told: connections find out by themselves.
+        for hub in self.0.hubs() {
+            hub.post(HubItem::Reconcile { shard });
         }
         self.0.groups.poke_all();
+    }
+
+    fn pressed(&self) -> bool {
+        self.0.is_pressed()
     }
 
     fn applied(&self, shard: ShardId, events: &[Event], leads: bool) {

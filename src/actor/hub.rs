@@ -15,10 +15,11 @@ use ahash::AHashMap;
 use bytestring::ByteString;
 
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
-use crate::replica::{ConnectionRef, ShardId};
+use crate::replica::{ConnectionRef, ShardId, State};
 
 use super::client::{Client, ClientItem};
 use super::clock;
+use super::essential::Essential;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
 use super::queue::{Queue, QueueItem};
@@ -50,6 +51,8 @@ pub enum HubItem {
     Dispatch { connection: u64, delivery: Box<Delivery> },
     /// The connection's replicated queue has new entries.
     Queued { connection: u64 },
+    /// The shard's replica was replaced: connections of it that are not their sessions' any more are closed, the others look at their queues.
+    Reconcile { shard: ShardId },
     /// The shard ended the connection.
     Close { connection: u64, reason_code: ReasonCode },
     /// Every connection is to be closed: the incarnation is lost, or the node stops.
@@ -167,6 +170,7 @@ impl Local {
 
 /// The actor.
 pub struct Hub {
+    _essential: Essential,
     local: Rc<Local>,
     inbox: Arc<Inbox<HubItem>>,
     batch: Vec<HubItem>,
@@ -177,7 +181,8 @@ impl Hub {
     /// Starts the hub of the arbiter it is called on.
     pub fn start(local: Rc<Local>) -> HubMail {
         let inbox = Arc::new(Inbox::default());
-        let address = Self { local, inbox: Arc::clone(&inbox), batch: Vec::new(), ticks: 0 }.start();
+        let address =
+            Self { _essential: Essential("a hub"), local, inbox: Arc::clone(&inbox), batch: Vec::new(), ticks: 0 }.start();
         Mail::new(inbox, address)
     }
 
@@ -194,6 +199,7 @@ impl Hub {
                 }
             }
             HubItem::Queued { connection } => self.local.post(connection, QueueItem::Queued),
+            HubItem::Reconcile { shard } => self.reconcile(shard),
             HubItem::Close { connection, reason_code } => {
                 if let Some(mail) = self.local.mail(connection) {
                     mail.post(ClientItem::Close { reason_code, tell_shard: false });
@@ -204,6 +210,23 @@ impl Hub {
                 for mail in clients {
                     mail.post(ClientItem::Close { reason_code, tell_shard });
                 }
+            }
+        }
+    }
+
+    fn reconcile(&self, shard: ShardId) {
+        let Some(cluster) = self.local.node().cluster() else { return };
+        let of_shard = |(connection, client): (&u64, &LocalClient)| {
+            let grant = client.grant.as_ref().filter(|grant| grant.shard == shard)?;
+            Some((*connection, client.mail.clone(), grant.clone()))
+        };
+        let local: Vec<_> = self.local.clients.borrow().iter().filter_map(of_shard).collect();
+        for (connection, mail, grant) in local {
+            let current = |state: &State| state.session(&grant.client).and_then(|session| session.connection);
+            if cluster.read(shard, current).flatten() == Some(grant.connection) {
+                self.local.post(connection, QueueItem::Queued);
+            } else {
+                mail.post(ClientItem::Close { reason_code: ReasonCode::SessionTakenOver, tell_shard: false });
             }
         }
     }

@@ -7,6 +7,7 @@ pub mod client;
 pub mod clock;
 pub mod congestion;
 pub mod endings;
+pub mod essential;
 pub mod hooks;
 pub mod hub;
 pub mod inbox;

@@ -14,8 +14,10 @@ use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
 use crate::mqtt::{Message, Origin, QoS};
 use crate::replica::command::TakeCommand;
 use crate::replica::{Command, OutboxEvent, Position, ShardId, Target};
+use crate::routing::GroupMatch;
 use crate::signal::{Dead, Signal};
 
+use super::essential::Essential;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
 use super::{clock, publish};
@@ -26,6 +28,7 @@ pub type TakerMail = Mail<TakerItem, OutboxTaker>;
 const TAKE_MAX: usize = 256;
 /// A position that moved past events without receivers here is stored at least this often.
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_millis(100);
 
 /// What a taker is told.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +40,7 @@ pub enum TakerItem {
 
 /// The actor.
 pub struct OutboxTaker {
+    _essential: Essential,
     node: Arc<Node>,
     shard: ShardId,
     inbox: Arc<Inbox<TakerItem>>,
@@ -51,6 +55,8 @@ pub struct OutboxTaker {
 /// What one look at an outbox found.
 struct Taken {
     command: TakeCommand,
+    /// QoS 0 messages of shared subscriptions, for one member each once the command is stored.
+    direct: Vec<(Arc<Message>, GroupMatch)>,
     /// Nothing to store but the position.
     empty: bool,
 }
@@ -60,6 +66,7 @@ impl OutboxTaker {
     pub fn start_for(node: Arc<Node>, shard: ShardId, shards: u16) -> TakerMail {
         let inbox = Arc::new(Inbox::default());
         let taker = Self {
+            _essential: Essential("an outbox taker"),
             node,
             shard,
             inbox: Arc::clone(&inbox),
@@ -86,12 +93,12 @@ impl OutboxTaker {
                     *seen = moved;
                 }
                 if !taken.empty {
-                    self.propose(taken.command, ctx);
+                    self.propose(taken.command, taken.direct, ctx);
                     return;
                 }
             }
             if store_positions && let Some(command) = self.position_to_store(ShardId(number)) {
-                self.propose(command, ctx);
+                self.propose(command, Vec::new(), ctx);
                 return;
             }
         }
@@ -123,14 +130,23 @@ impl OutboxTaker {
         let mut command =
             TakeCommand { source, from: self.stored(source), to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() };
         let now_ms = clock::wall_ms();
+        let mut direct = Vec::new();
         for (_, event) in &events {
-            self.take_event(event, source, now_ms, &mut command);
+            self.take_event(event, source, now_ms, &mut command, &mut direct);
         }
-        let empty = command.enqueue.is_empty() && command.retain.is_empty() && command.republish.is_empty();
-        Some(Taken { command, empty })
+        let stores_nothing = command.enqueue.is_empty() && command.retain.is_empty() && command.republish.is_empty();
+        let empty = stores_nothing && direct.is_empty();
+        Some(Taken { command, direct, empty })
     }
 
-    fn take_event(&self, event: &OutboxEvent, source: ShardId, now_ms: u64, command: &mut TakeCommand) {
+    fn take_event(
+        &self,
+        event: &OutboxEvent,
+        source: ShardId,
+        now_ms: u64,
+        command: &mut TakeCommand,
+        direct: &mut Vec<(Arc<Message>, GroupMatch)>,
+    ) {
         let dead_known = match event {
             OutboxEvent::Assigned { client, message, retain, subscription_ids } => {
                 if self.node.shard_of(client) == self.shard {
@@ -161,7 +177,7 @@ impl OutboxTaker {
                 continue;
             }
             if message.qos.min(found.qos) == QoS::AtMostOnce {
-                publish::deliver_to_member(&self.node, &message, found);
+                direct.push((Arc::clone(&message), found.clone()));
             } else {
                 let queue = &self.node.settings.queue;
                 targets.push(Target::Group {
@@ -181,7 +197,6 @@ impl OutboxTaker {
             command.retain.push(Arc::clone(&message));
         }
         if !targets.is_empty() {
-            self.node.renderer.enqueued(&message, targets.len());
             command.enqueue.push((message, targets));
         }
     }
@@ -198,17 +213,27 @@ impl OutboxTaker {
         None
     }
 
-    fn propose(&mut self, command: TakeCommand, ctx: &mut Context<Self>) {
+    fn propose(&mut self, command: TakeCommand, direct: Vec<(Arc<Message>, GroupMatch)>, ctx: &mut Context<Self>) {
         let Some(cluster) = self.node.cluster() else { return };
         self.busy = true;
+        let (source, to) = (command.source, command.to);
+        let enqueued: Vec<(Arc<Message>, usize)> =
+            command.enqueue.iter().map(|(message, targets)| (Arc::clone(message), targets.len())).collect();
         let submitted = cluster.submit(self.shard, Command::Take(Box::new(command)));
-        ctx.spawn(submitted.into_actor(self).map(|outcome, taker, ctx| {
+        ctx.spawn(submitted.into_actor(self).map(move |outcome, taker, ctx| {
             taker.busy = false;
-            if let Err(error) = outcome {
-                tracing::debug!(shard = taker.shard.0, %error, "outbox events were not taken, trying again");
+            // Applied is not taken: a command of another leader may have moved the position first, and this one did nothing then.
+            if outcome.is_err() || taker.stored(source) != to {
+                tracing::debug!(shard = taker.shard.0, ?outcome, "outbox events were not taken, trying again");
                 taker.reset();
-                ctx.run_later(Duration::from_millis(100), |taker, ctx| taker.look(ctx));
+                ctx.run_later(RETRY, |taker, ctx| taker.look(ctx));
                 return;
+            }
+            for (message, receivers) in enqueued {
+                taker.node.renderer.enqueued(&message, receivers);
+            }
+            for (message, group) in direct {
+                publish::deliver_to_member(&taker.node, &message, &group);
             }
             taker.look(ctx);
         }));

@@ -14,6 +14,7 @@ use crate::mqtt::{Delivery, Message, Origin, QoS, ReasonCode, Source, Subscripti
 use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectionRef, NodeId, ShardId, Target};
 use crate::routing::{ClientMatch, GroupMatch, Matches, Member};
+use crate::signal::{DropReason, Receiver};
 
 use super::clock;
 use super::congestion;
@@ -56,7 +57,9 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
     let receivers = congested_receivers(node, message, &plan.local);
     hand_to_hubs(node, message, plan.local);
     for peer in plan.nodes {
-        send_to_node(node, cluster, peer, PeerMessage::Publish { message: Arc::clone(message) });
+        if !send_to_node(node, cluster, peer, PeerMessage::Publish { message: Arc::clone(message) }) {
+            raise_lost(node, message, &matches, peer);
+        }
     }
     if !matches.any {
         node.signals.dead(message, clock::wall_ms());
@@ -86,7 +89,7 @@ fn congested_receivers(node: &Node, message: &Message, local: &[(usize, Vec<Loca
 /// QoS 2 of a session that outlives its connection: the publisher's shard stores identifier and message together and its outbox hands the
 /// message to every shard, so that neither a resend nor a failover doubles it.
 pub fn receive(
-    node: &Node,
+    node: &Arc<Node>,
     message: &Arc<Message>,
     client: &ByteString,
     connection: ConnectionRef,
@@ -98,10 +101,16 @@ pub fn receive(
     let Some(cluster) = node.cluster() else { return Published::Done(code) };
     let command = Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
     let submitted = cluster.submit(node.shard_of(client), command);
-    if dead {
-        node.signals.dead(message, clock::wall_ms());
-    }
-    Published::Stored(Box::pin(async move { submitted.await.map(|_| code) }))
+    let (node, message) = (Arc::clone(node), Arc::clone(message));
+    Published::Stored(Box::pin(async move {
+        match submitted.await? {
+            Outcome::Refused(refused) => return Ok(refused),
+            // A resend was told before.
+            Outcome::Received { duplicate: false } if dead => node.signals.dead(&message, clock::wall_ms()),
+            _ => {}
+        }
+        Ok(code)
+    }))
 }
 
 /// Hands a message that reached this node from elsewhere (a peer, an outbox) to the clients connected here that no replicated queue
@@ -137,7 +146,12 @@ pub fn deliver_to_member(node: &Node, message: &Arc<Message>, found: &GroupMatch
             retain,
             subscription_ids,
         };
-        send_to_node(node, cluster, connection.0, shared);
+        if !send_to_node(node, cluster, connection.0, shared) {
+            let shared_subscription = found.group.full();
+            let receiver = Receiver::SharedSubscriptionMember { shared_subscription, client: member.route.client.clone() };
+            let lost = delivery(message, QoS::AtMostOnce, retain, SubscriptionIds::new());
+            node.signals.dropped(&lost, receiver, DropReason::InternalError, clock::wall_ms());
+        }
     }
 }
 
@@ -226,10 +240,25 @@ fn hand_to_hubs(node: &Node, message: &Arc<Message>, local: SmallVec<[(usize, Ve
     }
 }
 
-fn send_to_node(node: &Node, cluster: &Cluster, peer: NodeId, message: PeerMessage) {
-    if !cluster.send(peer, message) {
+/// False, counted, where the link is down or full.
+fn send_to_node(node: &Node, cluster: &Cluster, peer: NodeId, message: PeerMessage) -> bool {
+    let sent = cluster.send(peer, message);
+    if !sent {
         node.metrics.own.peer_messages_lost_total.inc();
-        tracing::debug!(peer, "a message for clients of another node is lost: the link is down or full");
+    }
+    sent
+}
+
+/// A message did not get to another node: each client there that has no replicated queue for it missed it.
+fn raise_lost(node: &Node, message: &Arc<Message>, matches: &Matches, peer: NodeId) {
+    let now_ms = clock::wall_ms();
+    for found in &matches.clients {
+        let there = found.route.state().connection.is_some_and(|connection| connection.0 == peer);
+        if there && session_target(message, found).is_none() {
+            let lost = delivery(message, message.qos.min(found.qos), false, SubscriptionIds::new());
+            let receiver = Receiver::Client(found.route.client.clone());
+            node.signals.dropped(&lost, receiver, DropReason::InternalError, now_ms);
+        }
     }
 }
 

@@ -7,14 +7,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use actix::{Actor, ActorContext, Context, Handler};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 
 use crate::mqtt::{Delivery, QoS, Source};
 use crate::queue::{ClientQueue, Pop, Push};
 use crate::replica::command::QueueStep;
 use crate::replica::session::QueueEntry;
-use crate::replica::{Command, State};
+use crate::replica::{Command, IN_FLIGHT_MAX, State};
 use crate::signal::{DropReason, Receiver};
 
 use super::client::ClientItem;
@@ -24,6 +25,9 @@ use super::inbox::{Inbox, Mail, Wake};
 
 /// Entries read from the replica at a time.
 const READ_MAX: usize = 64;
+
+/// Before the replica is looked at again for acknowledgements that are on their way.
+const AHEAD_PAUSE: Duration = Duration::from_millis(2);
 
 /// What a queue is told.
 #[derive(Debug)]
@@ -164,14 +168,14 @@ impl Queue {
     }
 
     /// Hands out what the window and the socket take.
-    fn pump(&mut self) {
+    fn pump(&mut self, ctx: &mut Context<Self>) {
         let Some(grant) = &self.grant else { return };
         if !self.writable {
             return;
         }
         let window = grant.window;
         if self.may_have_entries && self.outstanding < window {
-            self.pump_entries(window - self.outstanding);
+            self.pump_entries(window - self.outstanding, ctx);
         }
         let now_ms = clock::wall_ms();
         let before = self.waiting.qos0_bytes();
@@ -190,12 +194,16 @@ impl Queue {
         self.account(before);
     }
 
-    fn pump_entries(&mut self, room: usize) {
+    fn pump_entries(&mut self, room: usize, ctx: &mut Context<Self>) {
         let Some(grant) = self.grant.clone() else { return };
         let want = room.min(READ_MAX);
         let cursor = self.cursor;
         let entries = self.entries_after(&grant, cursor, want);
         self.may_have_entries = entries.len() == want;
+        if entries.is_empty() && self.is_ahead(&grant) {
+            self.may_have_entries = true;
+            ctx.run_later(AHEAD_PAUSE, |queue, ctx| queue.pump(ctx));
+        }
         for entry in entries {
             self.cursor = entry.seq;
             self.outstanding += 1;
@@ -203,14 +211,24 @@ impl Queue {
         }
     }
 
-    /// Entries of the replicated queue, while this connection is the session's: one that was declared dead, and does not know it yet, must
+    /// Entries of the replicated queue, as many as keeps what was handed out among its first [`IN_FLIGHT_MAX`]: the shard counts on that where this
+    /// node dies. Only while this connection is the session's: one that was declared dead, and does not know it yet, must
     /// hand out nothing that its successor counts as not sent.
     fn entries_after(&self, grant: &Grant, after: u64, max: usize) -> Vec<QueueEntry> {
         let read = |state: &State| {
             let current = state.session(&grant.client).is_some_and(|session| session.connection == Some(grant.connection));
+            let handed = state.handed_out(&grant.client, after);
+            let max = max.min(IN_FLIGHT_MAX.saturating_sub(handed));
             if current { state.queue_after(&grant.client, after, max) } else { Vec::new() }
         };
         self.local.node().cluster().and_then(|cluster| cluster.read(grant.shard, read)).unwrap_or_default()
+    }
+
+    /// Whether as much was handed out as may be before acknowledgements are applied.
+    fn is_ahead(&self, grant: &Grant) -> bool {
+        let handed = |state: &State| state.handed_out(&grant.client, self.cursor);
+        let cluster = self.local.node().cluster();
+        cluster.and_then(|cluster| cluster.read(grant.shard, handed)).is_some_and(|handed| handed >= IN_FLIGHT_MAX)
     }
 
     /// Takes out of the replicated queue what expired while the window was closed. The shard leaves the first entries of a connected client's
@@ -282,7 +300,7 @@ impl Handler<Wake> for Queue {
             self.handle_item(item, ctx);
         }
         self.batch = batch;
-        self.pump();
+        self.pump(ctx);
         self.tell_congestion();
     }
 }

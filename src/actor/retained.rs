@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::cluster::{Cluster, SubmitError};
 use crate::mqtt::packet::RetainHandling;
 use crate::mqtt::{Message, QoS, SubscriptionIds};
 use crate::replica::{Command, ConnectionRef, ShardId, Target};
@@ -14,8 +16,22 @@ use super::node::Node;
 use super::queue::QueueItem;
 use super::{clock, publish};
 
+/// Bytes of retained messages on their way into a session's replicated queue at a time.
+const WINDOW_BYTES: usize = 4 * 1024 * 1024;
+const WINDOW_MESSAGES: usize = 256;
+/// Pause before a message is proposed again that the shard had no room for.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A retained message for one subscription.
+struct Retained {
+    message: Arc<Message>,
+    qos: QoS,
+    subscription_ids: SubscriptionIds,
+}
+
 /// Sends what is retained for new subscriptions: into the session's replicated queue, or the connection's own.
 pub fn send(local: &Rc<Local>, connection: ConnectionRef, identity: &Identity, subscriptions: &[Subscription], existed: &[bool]) {
+    let mut replicated = Vec::new();
     for (subscription, existed) in subscriptions.iter().zip(existed) {
         let wanted = match subscription.options.retain_handling {
             RetainHandling::Send => true,           // [MQTT-3.3.1-9]
@@ -27,8 +43,18 @@ pub fn send(local: &Rc<Local>, connection: ConnectionRef, identity: &Identity, s
             continue;
         }
         for message in matching(local.node(), subscription) {
-            send_one(local, connection, identity, subscription, message);
+            let qos = message.qos.min(subscription.options.qos);
+            let subscription_ids: SubscriptionIds = subscription.identifier.into_iter().collect();
+            if qos != QoS::AtMostOnce && identity.persistent {
+                replicated.push(Retained { message, qos, subscription_ids });
+            } else {
+                let delivery = publish::delivery(&message, qos, true, subscription_ids);
+                local.post(connection.connection, QueueItem::Push { delivery: Box::new(delivery), retained: true });
+            }
         }
+    }
+    if !replicated.is_empty() {
+        actix_rt::spawn(enqueue(Arc::clone(local.node()), connection, identity.clone(), replicated));
     }
 }
 
@@ -44,24 +70,56 @@ fn matching(node: &Node, subscription: &Subscription) -> Vec<Arc<Message>> {
     }
 }
 
-fn send_one(
-    local: &Rc<Local>,
-    connection: ConnectionRef,
-    identity: &Identity,
-    subscription: &Subscription,
-    message: Arc<Message>,
-) {
-    let qos = message.qos.min(subscription.options.qos);
-    let subscription_ids: SubscriptionIds = subscription.identifier.into_iter().collect();
-    if qos != QoS::AtMostOnce && identity.persistent {
-        let target =
-            Target::Session { client: identity.client.clone(), qos, retain: true, subscription_ids, retained_origin: true };
-        let command = Command::Enqueue { message, targets: vec![target] };
-        if local.node().cluster().is_none_or(|c| c.submit_nowait(identity.shard, command).is_err()) {
-            tracing::warn!(client = %identity.client, "a retained message could not be queued: the shard is overloaded");
+/// Queues messages in order, a window at a time, so that one subscriber of many retained messages does not take the room of a shard's
+/// other clients. Ends with the connection: what was not queued then is sent at the next SUBSCRIBE.
+async fn enqueue(node: Arc<Node>, connection: ConnectionRef, identity: Identity, messages: Vec<Retained>) {
+    let mut waiting = messages.into_iter().peekable();
+    while waiting.peek().is_some() {
+        let (mut bytes, mut window) = (0, Vec::new());
+        while bytes < WINDOW_BYTES
+            && window.len() < WINDOW_MESSAGES
+            && let Some(next) = waiting.next()
+        {
+            bytes += next.message.size_bytes();
+            window.push(next);
         }
-    } else {
-        let delivery = publish::delivery(&message, qos, true, subscription_ids);
-        local.post(connection.connection, QueueItem::Push { delivery: Box::new(delivery), retained: true });
+        let Some(cluster) = node.cluster().filter(|_| is_current(&node, connection, &identity)) else { return };
+        let propose = |retained| {
+            let command = command(&identity, retained);
+            (command.clone(), cluster.submit(identity.shard, command))
+        };
+        let proposed: Vec<_> = window.into_iter().map(propose).collect();
+        for (command, outcome) in proposed {
+            let outcome = match outcome.await {
+                Err(SubmitError::Overloaded) => submit_again(cluster, &identity, command).await,
+                outcome => outcome.map(|_| ()),
+            };
+            if outcome.is_err() {
+                tracing::debug!(client = %identity.client, "retained messages were not queued: the shard has no leader in reach");
+                return;
+            }
+        }
     }
+}
+
+fn command(identity: &Identity, retained: Retained) -> Command {
+    let Retained { message, qos, subscription_ids } = retained;
+    let client = identity.client.clone();
+    let target = Target::Session { client, qos, retain: true, subscription_ids, retained_origin: true };
+    Command::Enqueue { message, targets: vec![target] }
+}
+
+async fn submit_again(cluster: &Cluster, identity: &Identity, command: Command) -> Result<(), SubmitError> {
+    loop {
+        actix_rt::time::sleep(RETRY).await;
+        match cluster.submit(identity.shard, command.clone()).await {
+            Err(SubmitError::Overloaded) => {}
+            outcome => return outcome.map(|_| ()),
+        }
+    }
+}
+
+fn is_current(node: &Node, connection: ConnectionRef, identity: &Identity) -> bool {
+    let route = node.routing.client(&identity.client).and_then(|route| route.state().connection);
+    route == Some((connection.node, connection.incarnation, connection.connection))
 }

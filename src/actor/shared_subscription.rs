@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use ahash::AHashMap;
@@ -15,14 +15,15 @@ use bytestring::ByteString;
 use parking_lot::Mutex;
 
 use crate::cluster::PeerMessage;
-use crate::mqtt::{Delivery, GroupId, QoS, Source};
+use crate::mqtt::{Delivery, GroupId, Message, QoS, Source};
 use crate::queue::Dispatcher;
 use crate::replica::command::{Assignment, QueueStep};
 use crate::replica::session::QueueEntry;
-use crate::replica::{Command, ConnectionRef, ShardId};
+use crate::replica::{Command, ConnectionRef, ShardId, State};
 use crate::routing::Member;
 
 use super::clock;
+use super::essential::Essential;
 use super::hub::HubItem;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
@@ -35,6 +36,8 @@ const MEMBER_WINDOW: u32 = 32;
 const AHEAD_MAX: usize = 256;
 /// Pause before an entry is offered again that no member's node took.
 const RETRY: Duration = Duration::from_millis(100);
+/// Silence of a member's node about an entry before it is handed over again.
+const RESEND: Duration = Duration::from_secs(5);
 
 /// What a shared subscription's actor is told.
 #[derive(Debug)]
@@ -159,6 +162,7 @@ fn submit_steps(node: &Node, group: &GroupId, steps: Vec<(u64, QueueStep)>) {
 
 /// The actor.
 pub struct SharedSubscription {
+    _essential: Essential,
     node: Arc<Node>,
     group: GroupId,
     shard: ShardId,
@@ -168,6 +172,8 @@ pub struct SharedSubscription {
     /// Entries offered and not done with.
     entries: BTreeMap<u64, QueueEntry>,
     members: AHashMap<(u64, u64, u64), Member>,
+    /// Entries handed to members of other nodes, and when: a link that breaks loses them, or the word that they are done.
+    remote: BTreeMap<u64, Instant>,
 }
 
 impl SharedSubscription {
@@ -176,6 +182,7 @@ impl SharedSubscription {
         let shard = node.shard_of(&group.full());
         let arbiter = node.arbiter(usize::from(shard.0));
         let actor = Self {
+            _essential: Essential("a shared subscription"),
             node: Arc::clone(node),
             group,
             shard,
@@ -184,6 +191,7 @@ impl SharedSubscription {
             dispatcher: Dispatcher::new(),
             entries: BTreeMap::new(),
             members: AHashMap::new(),
+            remote: BTreeMap::new(),
         };
         let address = match arbiter {
             Some(arbiter) => Self::start_in_arbiter(&arbiter, move |_| actor),
@@ -199,8 +207,11 @@ impl SharedSubscription {
         let all = self.node.routing.members(&self.group);
         if all.is_empty() {
             // Nobody subscribes any more: the queue goes (spec/hivemq.md 2.6).
-            if let Some(cluster) = self.node.cluster() {
-                let _ = cluster.submit_nowait(self.shard, Command::RemoveGroup { group: self.group.clone() });
+            let next_seq = |state: &State| state.group(&self.group).map(|group| group.queue_head.next_seq);
+            if let Some(cluster) = self.node.cluster()
+                && let Some(next_seq) = cluster.read(self.shard, next_seq).flatten()
+            {
+                let _ = cluster.submit_nowait(self.shard, Command::RemoveGroup { group: self.group.clone(), next_seq });
             }
             return;
         }
@@ -257,18 +268,12 @@ impl SharedSubscription {
                 self.entries.remove(&handed.seq);
                 continue;
             }
-            let (qos, retain) = (message.qos.min(member.options.qos), message.retain && member.options.retain_as_published);
-            let delivery = Delivery {
-                qos,
-                retain,
-                subscription_ids: member.identifier.into_iter().collect(),
-                dup: false,
-                source: Source::Share { group: self.group.clone(), seq: handed.seq },
-                message,
-            };
+            let delivery = self.delivery(handed.seq, message, member);
             if !self.hand_over(handed.member, member.route.client.clone(), delivery) {
                 self.dispatcher.give_back(handed.seq);
                 refused = true;
+            } else if !self.node.is_local(handed.member) {
+                self.remote.insert(handed.seq, Instant::now());
             }
         }
         if !assignments.is_empty()
@@ -300,6 +305,36 @@ impl SharedSubscription {
     fn restart(&mut self) {
         self.dispatcher = Dispatcher::new();
         self.entries.clear();
+        self.remote.clear();
+    }
+
+    /// Hands entries again to members of other nodes that have not said for a while that they are done. A member that still has an entry
+    /// in flight ignores the second one.
+    fn hand_over_again(&mut self) {
+        let overdue: Vec<u64> = self.remote.iter().filter(|(_, at)| at.elapsed() >= RESEND).map(|(seq, _)| *seq).collect();
+        for seq in overdue {
+            let handed = self.dispatcher.holder(seq).and_then(|key| Some((key, self.members.get(&key)?)));
+            let message = self.entries.get(&seq).and_then(|entry| entry.message.clone());
+            let (Some((key, member)), Some(message)) = (handed, message) else {
+                self.remote.remove(&seq);
+                continue;
+            };
+            let (client, delivery) = (member.route.client.clone(), self.delivery(seq, message, member));
+            if self.hand_over(key, client, delivery) {
+                self.remote.insert(seq, Instant::now());
+            }
+        }
+    }
+
+    fn delivery(&self, seq: u64, message: Arc<Message>, member: &Member) -> Delivery {
+        Delivery {
+            qos: message.qos.min(member.options.qos),
+            retain: message.retain && member.options.retain_as_published,
+            subscription_ids: member.identifier.into_iter().collect(),
+            dup: false,
+            source: Source::Share { group: self.group.clone(), seq },
+            message,
+        }
     }
 
     fn hand_over(&self, member: (u64, u64, u64), client: ByteString, delivery: Delivery) -> bool {
@@ -334,6 +369,7 @@ impl SharedSubscription {
         for seq in seqs {
             self.dispatcher.done(*seq);
             self.entries.remove(seq);
+            self.remote.remove(seq);
         }
         submit_steps(&self.node, &self.group, seqs.iter().map(|seq| (*seq, QueueStep::Completed)).collect());
     }
@@ -341,6 +377,10 @@ impl SharedSubscription {
 
 impl Actor for SharedSubscription {
     type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(RESEND, |actor, _| actor.hand_over_again());
+    }
 }
 
 impl Handler<Wake> for SharedSubscription {

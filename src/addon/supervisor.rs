@@ -10,6 +10,7 @@ use actix::{Actor, Context, Handler};
 
 use super::settings::AddonSettings;
 use super::{on_enqueued, record, render};
+use crate::actor::essential::Essential;
 use crate::actor::inbox::{Inbox, Mail, Wake};
 use crate::actor::render::Renderer;
 use crate::actor::signal_bus::{BusItem, BusListener};
@@ -70,6 +71,7 @@ impl Renderer for AddonRenderer {
 
 /// The actor.
 pub struct Supervisor {
+    _essential: Essential,
     client: InternalClient,
     renderer: Arc<dyn Renderer>,
     inbox: Arc<Inbox<BusItem>>,
@@ -93,7 +95,13 @@ impl Supervisor {
     /// Starts the supervisor on the arbiter it is called on.
     pub fn start_for(client: InternalClient, renderer: Arc<dyn Renderer>) -> SupervisorMail {
         let inbox = Arc::new(Inbox::default());
-        let supervisor = Self { client, renderer, inbox: Arc::clone(&inbox), batch: Vec::new() };
+        let supervisor = Self {
+            _essential: Essential("the add-on supervisor"),
+            client,
+            renderer,
+            inbox: Arc::clone(&inbox),
+            batch: Vec::new(),
+        };
         SupervisorMail(Mail::new(inbox, supervisor.start()))
     }
 

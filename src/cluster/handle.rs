@@ -153,6 +153,11 @@ impl Cluster {
         self.inner.node.is_ready()
     }
 
+    /// Whether a CONNECT is worth proposing: ready, or so recently that a leader may be there in a moment.
+    pub fn accepts_clients(&self) -> bool {
+        self.inner.node.accepts_clients()
+    }
+
     /// Why a group of this node has stopped for good: its storage failed, and the process should end.
     pub fn failure(&self) -> Option<String> {
         self.inner.node.groups.iter().find_map(|group| group.failure())
@@ -184,7 +189,7 @@ impl Cluster {
             cluster_id: node.cluster_id(),
             members: members.map(|(id, member)| (id, member.name, member.address, member.alive)).collect(),
             groups: node.groups.iter().map(|group| group.status()).collect(),
-            ready: waiting_for.is_none(),
+            ready: node.accepts_clients(),
             waiting_for,
         }
     }

@@ -17,6 +17,10 @@ pub trait Hooks: Send + Sync + 'static {
     fn leadership(&self, shard: ShardId, leads: bool);
     /// A peer's message (`Commands` are handled by the cluster itself).
     fn peer_message(&self, from: NodeId, message: PeerMessage);
+    /// Whether so much waits for this node's clients that messages of peers should not be read for a moment.
+    fn pressed(&self) -> bool {
+        false
+    }
     /// This node's incarnation was declared dead by the others, or it lost its majority for too long: all connections must close.
     /// Afterwards a new incarnation is in force.
     fn incarnation_lost(&self);

@@ -57,6 +57,7 @@ pub struct Node {
     pub promises: Mutex<BTreeMap<NodeId, String>>,
     /// Looked at now and then, so that asking costs nothing.
     ready: AtomicBool,
+    was_ready: AtomicBool,
     /// What readiness waits for, and since when.
     waiting_for: Mutex<Option<(String, u64)>>,
     pub cancel: CancellationToken,
@@ -74,8 +75,14 @@ impl Node {
         let listener = listen(&settings).await?;
         let transport = listener.as_ref().map(|_| {
             let silence = Duration::from_millis(settings.silence_ms());
-            let transport =
-                Transport::new(&settings.node_name, &settings.advertised, identity.incarnation, &settings.secret, silence);
+            let transport = Transport::new(
+                &settings.node_name,
+                &settings.advertised,
+                identity.incarnation,
+                settings.shards,
+                &settings.secret,
+                silence,
+            );
             transport.set_identity(identity.incarnation, identity.cluster_id.clone());
             transport
         });
@@ -123,6 +130,7 @@ impl Node {
             controls,
             promises: Mutex::default(),
             ready: AtomicBool::new(false),
+            was_ready: AtomicBool::new(false),
             waiting_for: Mutex::default(),
             cancel: CancellationToken::new(),
         });
@@ -312,6 +320,13 @@ impl Node {
         self.ready.load(Ordering::Relaxed)
     }
 
+    /// Ready, or not ready since a moment ago: while a leadership is handed over a CONNECT waits for the new leader instead of being refused.
+    pub fn accepts_clients(&self) -> bool {
+        let was_ready = self.was_ready.load(Ordering::Relaxed);
+        let recently = || self.waiting_for.lock().as_ref().is_some_and(|(_, since)| wall_ms().saturating_sub(*since) < GRACE_MS);
+        self.is_ready() || (was_ready && recently())
+    }
+
     /// Updates what readiness waits for and since when.
     pub fn waiting(&self) -> Option<(String, u64)> {
         let reason = self.not_ready_because();
@@ -319,6 +334,7 @@ impl Node {
         match (reason, &*waiting) {
             (Some(reason), Some((known, _))) if reason == *known => {}
             (None, None) if self.is_ready() => {}
+            (Some(reason), Some((_, since))) => *waiting = Some((reason, *since)),
             (reason, _) => {
                 match &reason {
                     Some(reason) => tracing::info!(reason, "not ready: waits for"),
@@ -328,10 +344,13 @@ impl Node {
             }
         }
         self.ready.store(waiting.is_none(), Ordering::Relaxed);
+        self.was_ready.fetch_or(waiting.is_none(), Ordering::Relaxed);
         waiting.clone()
     }
 }
 
+/// How long after it was ready a node takes clients on, waiting for a leader.
+const GRACE_MS: u64 = 3_000;
 /// A replica so many entries behind what is committed serves already.
 const READY_LAG_ENTRIES: u64 = 256;
 
@@ -374,6 +393,10 @@ impl Receiver for Inbox {
             }
             message => node.hooks.peer_message(from, message),
         }
+    }
+
+    fn pressed(&self) -> bool {
+        self.node.upgrade().is_some_and(|node| node.hooks.pressed())
     }
 
     fn control(&self, from: NodeId, control: Control) {

@@ -141,7 +141,7 @@ impl State {
             Command::Acknowledge { client, connection, steps } => self.acknowledge(scope, client, *connection, steps),
             Command::AcknowledgeShared { group, steps } => self.acknowledge_shared(scope, group, steps),
             Command::AssignShared { group, assignments } => self.assign_shared(scope, group, assignments),
-            Command::RemoveGroup { group } => self.remove_group(scope, group),
+            Command::RemoveGroup { group, next_seq } => self.remove_group(scope, group, *next_seq),
             Command::Retain { message } => self.retain(scope.now_ms, message),
             Command::Take(take) => self.take(scope, take),
             Command::TrimOutbox { through } => self.trim_outbox(*through),

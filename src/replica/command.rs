@@ -71,8 +71,9 @@ pub enum Command {
     /// Entries of a shared subscription's queue go to members for good (QoS 2: begun with one member, it is completed with that one
     /// [MQTT-4.8.2-4]): by the outbox each reaches the queue of the member's session exactly once. Outcome: `Done`.
     AssignShared { group: GroupId, assignments: Vec<Assignment> },
-    /// No session of the cluster subscribes to the group any more: its queue goes. Outcome: `Done`.
-    RemoveGroup { group: GroupId },
+    /// No session of the cluster subscribes to the group any more: its queue goes, unless something was queued since its proposer looked
+    /// (`next_seq`), which only a new member can have caused. Outcome: `Done`.
+    RemoveGroup { group: GroupId, next_seq: u64 },
     /// Stores a retained message (an empty payload removes it [MQTT-3.3.1-6]). Outcome: `Done`, or `Refused` with
     /// `QuotaExceeded` over a limit.
     Retain { message: Arc<Message> },

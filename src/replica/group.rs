@@ -80,7 +80,10 @@ impl State {
     }
 
     /// Removes a shared subscription's queue; what it holds is not reported.
-    pub(super) fn remove_group(&mut self, scope: &mut Scope, id: &GroupId) {
+    pub(super) fn remove_group(&mut self, scope: &mut Scope, id: &GroupId, next_seq: u64) {
+        if self.groups.get(id).is_none_or(|group| group.queue_head.next_seq != next_seq) {
+            return;
+        }
         let Some(group) = self.groups.remove(id) else { return };
         self.due.change(group.queue.next_expiry_ms(), None, || DueKey::Queue(QueueOwner::Group(id.clone())));
         self.queued_count -= group.queue.entries.len();

@@ -45,3 +45,4 @@ pub use command::{Batch, Command, ConnectCommand, Proposal, Target};
 pub use event::{Event, OutboxEvent, Outcome, Position};
 pub use ids::{ConnectionRef, Incarnation, NodeId, ShardId};
 pub use state::State;
+pub use stored_queue::IN_FLIGHT_MAX;

@@ -180,7 +180,10 @@ impl Driver {
                 let first = state.group_queue_after(&group("g", "t"), 0, 1).first().map(|entry| entry.seq);
                 Command::AcknowledgeShared { group: group("g", "t"), steps: steps(first, *offset, *step) }
             }
-            Op::RemoveGroup => Command::RemoveGroup { group: group("g", "t") },
+            Op::RemoveGroup => Command::RemoveGroup {
+                group: group("g", "t"),
+                next_seq: state.group(&group("g", "t")).map_or(1, |kept| kept.queue_head.next_seq),
+            },
             Op::Retain { topic, empty, expiry_s } => {
                 let mut message = crate::mqtt::Message::clone(&expiring(&topic.to_string(), *expiry_s, self.now_ms));
                 if *empty {

@@ -223,9 +223,12 @@ fn a_shared_subscription_has_one_queue() {
     bench.run(Command::AcknowledgeShared { group: id.clone(), steps: vec![(2, QueueStep::Completed)] });
     assert_eq!(bench.state.queued_count(), 0);
     bench.run(Command::Enqueue { message: message("t/5"), targets: vec![to_group(&id, 5, true)] });
-    let (_, events) = bench.run(Command::RemoveGroup { group: id.clone() });
+    let next_seq = bench.state.group(&id).unwrap().queue_head.next_seq;
+    let remove = |next_seq| Command::RemoveGroup { group: id.clone(), next_seq };
+    assert_eq!(bench.run(remove(next_seq - 1)).1, [], "something was queued since");
+    let (_, events) = bench.run(remove(next_seq));
     assert_eq!(events, [Event::GroupRemoved { group: id.clone() }]);
-    assert_eq!(bench.run(Command::RemoveGroup { group: id.clone() }).1, []);
+    assert_eq!(bench.run(remove(next_seq)).1, []);
     assert_eq!((bench.state.queued_count(), bench.state.group(&id)), (0, None));
 }
 

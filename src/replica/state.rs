@@ -122,7 +122,12 @@ impl State {
         self.sessions.get(client).map_or_else(Vec::new, |session| session.queue.after(after, max))
     }
 
-    /// The same of a shared subscription.
+    /// Entries of a session's queue up to `seq`: those a connection that was handed everything up to it has not acknowledged.
+    pub fn handed_out(&self, client: &str, seq: u64) -> usize {
+        self.sessions.get(client).map_or(0, |session| session.queue.entries.partition_point(|entry| entry.seq <= seq))
+    }
+
+    /// Up to `max` entries of a shared subscription's queue with `seq > after`, in order.
     pub fn group_queue_after(&self, group: &GroupId, after: u64, max: usize) -> Vec<QueueEntry> {
         self.groups.get(group).map_or_else(Vec::new, |group| group.queue.after(after, max))
     }

@@ -5,7 +5,7 @@ use crate::mqtt::QoS;
 
 /// The largest send window of a client (spec/hivemq.md 2.5). Entries are sent in order, so what is in flight lies among the first
 /// so many of the queue.
-pub(super) const IN_FLIGHT_MAX: usize = 50;
+pub const IN_FLIGHT_MAX: usize = 50;
 
 /// Limit of entries of retained origin in one queue (spec/hivemq.md 2.2).
 pub(super) const RETAINED_ORIGIN_MAX: usize = 100_000;

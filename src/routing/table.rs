@@ -131,6 +131,18 @@ impl Table {
         }
     }
 
+    /// Ids of all clients of one shard.
+    pub fn clients_of(&self, shard: u16) -> Vec<ByteString> {
+        let mut found = Vec::new();
+        for part in &self.clients.parts {
+            let clients = part.read();
+            found.extend(
+                clients.values().map(|e| &e.route.0).filter(|route| route.shard == shard).map(|route| route.client.clone()),
+            );
+        }
+        found
+    }
+
     pub fn client(&self, client: &str) -> Option<Arc<ClientRoute>> {
         self.clients.part(client).read().get(client).map(|entry| Arc::clone(&entry.route.0))
     }

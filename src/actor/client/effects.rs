@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use actix::Context;
 
@@ -13,6 +15,7 @@ use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectCommand, ConnectionRef};
 use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket};
 use crate::signal::{ConnectionFacts, Initiator, Receiver};
+use crate::telemetry::RateLimited;
 
 use super::super::endings::Claim;
 use super::super::hub::Grant;
@@ -25,6 +28,8 @@ use super::{Client, Identity};
 type Continuation = Box<dyn FnOnce(&mut Client, &mut Context<Client>)>;
 /// A question to the outside.
 pub(super) type Deferred = Pin<Box<dyn Future<Output = Continuation>>>;
+
+static NEAR_LIMIT: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// The client id of a client that sent none (spec/hivemq.md 9.3): unique, since the connection is.
 pub(super) fn assigned_client_id(connection: ConnectionRef) -> String {
@@ -102,7 +107,11 @@ impl Client {
 
     fn register(&mut self, registration: Registration) {
         let node = Arc::clone(self.local.node());
-        let Some(cluster) = node.cluster().filter(|c| c.is_ready()) else {
+        if let Some(code) = self.refuse_at_limit() {
+            self.machine.handle_registered(Err(code), self.now, &mut self.effects);
+            return;
+        }
+        let Some(cluster) = node.cluster().filter(|c| c.accepts_clients()) else {
             self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), self.now, &mut self.effects);
             return;
         };
@@ -118,6 +127,16 @@ impl Client {
         let outcome = endings::registration(node, ending, connection, submitted);
         self.identity = Some(identity);
         self.defer(outcome, |outcome, client, ctx| client.registered(outcome, ctx));
+    }
+
+    /// `restrictions/max-connections` (spec/hivemq.md 1.6, 9.1): 0x97 above it, a warning from 90 % on.
+    fn refuse_at_limit(&self) -> Option<ReasonCode> {
+        let node = self.local.node();
+        let (max, open) = (node.settings.max_connections?, node.connections.load(Ordering::Relaxed));
+        if open.saturating_mul(10) >= max.saturating_mul(9) {
+            crate::warn_limited!(NEAR_LIMIT, open, max, "connections are near or above restrictions/max-connections");
+        }
+        (open > max).then_some(ReasonCode::QuotaExceeded)
     }
 
     fn identity_of(&self, registration: &Registration) -> Identity {
@@ -238,6 +257,10 @@ impl Client {
                     client.run_effects(ctx);
                     retained::send(&client.local, client.connection, &identity, &subscriptions, &existed);
                 }
+                Ok(Outcome::Refused(code)) if code != ReasonCode::SessionTakenOver => {
+                    let codes = vec![code; subscriptions.len()];
+                    client.machine.handle_subscribed(ticket, &codes, client.now, &mut client.effects);
+                }
                 Ok(_) => {} // the connection is not the session's any more: Close is on its way
                 Err(_) => client.unavailable(),
             }
@@ -286,7 +309,8 @@ impl Client {
         }
     }
 
-    fn shared_done(&self, group: crate::mqtt::GroupId, seq: u64) {
+    fn shared_done(&mut self, group: crate::mqtt::GroupId, seq: u64) {
+        self.shared.retain(|(known, at)| *at != seq || *known != group);
         shared_subscription::report(self.local.node(), &group, seq);
     }
 
@@ -357,6 +381,16 @@ impl Client {
     fn end(&mut self, end: End) {
         self.ended = (end.initiator, end.reason_code);
         self.propose_end(end);
+    }
+
+    /// The end of a connection whose actor failed.
+    pub(super) fn fail(&self) {
+        self.propose_end(End {
+            initiator: Initiator::Unspecified,
+            reason_code: None,
+            will: true,
+            session_expiry_interval_s: None,
+        });
     }
 
     fn propose_end(&self, end: End) {

@@ -89,7 +89,8 @@ impl Pump {
     /// Reads a few times; true where there is more.
     fn read(client: &mut Client, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) -> bool {
         for _ in 0..READS_MAX {
-            if client.closing || client.gone || !client.machine.wants_input() {
+            // A peer that does not read its answers is not read either.
+            if client.closing || client.gone || !client.writable || !client.machine.wants_input() {
                 return false;
             }
             let outcome = READ_BUFFER.with_borrow_mut(|buffer| match client.transport.poll_read(cx, buffer) {
@@ -148,8 +149,12 @@ impl ActorFuture<Client> for Pump {
             }
         }
         client.poll_deferred(ctx, cx);
+        let stuffed = !client.writable;
         if !client.gone && !Self::write(client, cx) {
             client.on_closed(ctx);
+        }
+        if stuffed && client.writable {
+            cx.waker().wake_by_ref(); // there is something to read, maybe
         }
         if client.closing {
             if client.gone || (client.out.is_empty() && self.say_goodbye(client, ctx, cx)) {

@@ -37,6 +37,8 @@ pub struct Introduction {
     pub cluster_id: Option<String>,
     /// Drawn when the process started: tells a node that dialed itself from one that took its name.
     pub process: u64,
+    /// Fixed when the cluster is founded: a client's shard is a function of it.
+    pub shards: u16,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,6 +78,8 @@ pub enum Refusal {
     ClusterId { dialer: String, acceptor: String },
     #[error("the name {name} is used by another running node")]
     NameClash { name: String },
+    #[error("the dialer is configured with {dialer} shards, the acceptor with {acceptor}; give all nodes the same <shards>")]
+    Shards { dialer: u16, acceptor: u16 },
     #[error("a node dialed itself")]
     Itself,
 }
@@ -179,7 +183,7 @@ mod tests {
     use super::*;
 
     fn who(name: &str) -> Introduction {
-        Introduction { name: name.into(), address: format!("{name}:1"), incarnation: 1, cluster_id: None, process: 1 }
+        Introduction { name: name.into(), address: format!("{name}:1"), incarnation: 1, cluster_id: None, process: 1, shards: 6 }
     }
 
     async fn exchange(

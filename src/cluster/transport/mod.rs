@@ -52,6 +52,10 @@ pub trait Receiver: Send + Sync + 'static {
     fn call(&self, from: NodeId, group: u16, request: Request) -> BoxFuture<'static, Response>;
     fn message(&self, from: NodeId, message: PeerMessage);
     fn control(&self, from: NodeId, control: Control);
+    /// Whether messages should not be read for a moment: the peer's bounded queue fills then, and its publishers learn of it.
+    fn pressed(&self) -> bool {
+        false
+    }
     /// The link for messages to the peer is up (again): what was sent before may be lost.
     fn link_up(&self, peer: NodeId);
     /// A link to the peer broke.
@@ -81,6 +85,7 @@ pub struct Transport {
     name: String,
     address: String,
     process: u64,
+    shards: u16,
     incarnation: AtomicU64,
     cluster_id: RwLock<Option<String>>,
     secret: String,
@@ -100,12 +105,13 @@ pub struct Transport {
 }
 
 impl Transport {
-    pub fn new(name: &str, address: &str, incarnation: Incarnation, secret: &str, silence: Duration) -> Arc<Self> {
+    pub fn new(name: &str, address: &str, incarnation: Incarnation, shards: u16, secret: &str, silence: Duration) -> Arc<Self> {
         Arc::new(Self {
             id: node_id(name),
             name: name.to_owned(),
             address: address.to_owned(),
             process: rand::random(),
+            shards,
             incarnation: AtomicU64::new(incarnation),
             cluster_id: RwLock::default(),
             secret: secret.to_owned(),
@@ -217,6 +223,7 @@ impl Transport {
             incarnation: self.incarnation.load(Ordering::Relaxed),
             cluster_id: self.cluster_id.read().clone(),
             process: self.process,
+            shards: self.shards,
         }
     }
 

@@ -90,6 +90,10 @@ async fn serve_peer(
     }
 }
 
+/// How long one message may hold up the next while this node is pressed.
+const PRESSED_LOOK: Duration = Duration::from_millis(1);
+const PRESSED_LOOKS_MAX: u32 = 20;
+
 /// Whether a peer that knows the secret belongs here.
 fn admit(transport: &Transport, who: &Introduction) -> Result<(), Refusal> {
     if who.process == transport.process {
@@ -98,6 +102,9 @@ fn admit(transport: &Transport, who: &Introduction) -> Result<(), Refusal> {
     let clash = || Refusal::NameClash { name: who.name.clone() };
     if who.name == transport.name {
         return Err(clash());
+    }
+    if who.shards != transport.shards {
+        return Err(Refusal::Shards { dialer: who.shards, acceptor: transport.shards });
     }
     if let (Some(dialer), Some(acceptor)) = (&who.cluster_id, &*transport.cluster_id.read())
         && dialer != acceptor
@@ -148,7 +155,15 @@ async fn read_frames(
                     let _ = answers.send(Inbound::Answer { id, response }).await;
                 });
             }
-            Outbound::Message(message) => receiver.message(peer.id, message),
+            Outbound::Message(message) => {
+                receiver.message(peer.id, message);
+                // Bounded, since the same connection brings commands for shards.
+                let mut looks = 0;
+                while receiver.pressed() && looks < PRESSED_LOOKS_MAX {
+                    looks += 1;
+                    tokio::time::sleep(PRESSED_LOOK).await;
+                }
+            }
             Outbound::Control(control) => receiver.control(peer.id, control),
             Outbound::Ping => {
                 // A full queue of answers tells the peer as much as a pong.

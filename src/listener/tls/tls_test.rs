@@ -62,7 +62,7 @@ impl Rig {
 
     fn start(&self) -> (Arc<Current>, Reloader) {
         let (reloader, config) = Reloader::start(Arc::new(self.settings.clone())).unwrap();
-        (Arc::new(Current::new(config, Some(Duration::from_secs(10)))), reloader)
+        (Arc::new(Current::new(config, Duration::from_secs(10))), reloader)
     }
 
     /// The broker's side of one connection.
@@ -269,7 +269,7 @@ async fn the_watch_takes_up_changes_and_ends_with_its_listener() {
 async fn a_handshake_has_its_time_and_not_more() {
     let rig = Rig::new(ClientAuthentication::None);
     let (_, config) = Reloader::start(Arc::new(rig.settings.clone())).unwrap();
-    let current = Current::new(config, Some(Duration::from_millis(100)));
+    let current = Current::new(config, Duration::from_millis(100));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for sent in [&b""[..], b"\x16\x03\x01"] {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -289,7 +289,7 @@ async fn a_handshake_has_its_time_and_not_more() {
 async fn handshakes_above_the_limit_wait_within_their_time() {
     let rig = Rig::new(ClientAuthentication::None);
     let (_, config) = Reloader::start(Arc::new(rig.settings.clone())).unwrap();
-    let current = Current::new(config, Some(Duration::from_millis(200)));
+    let current = Current::new(config, Duration::from_millis(200));
     let all = HANDSHAKES.with(Arc::clone).acquire_many_owned(u32::try_from(HANDSHAKES_MAX).unwrap()).await.unwrap();
     let client = connector(&rig.ca, None, &[]);
     assert_eq!(connect(&current, &client).await.0.unwrap_err().kind(), io::ErrorKind::TimedOut);
