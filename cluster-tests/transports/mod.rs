@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use troupemq::mqtt::QoS;
+use troupemq::mqtt::{QoS, ReasonCode};
 
 use crate::harness::client::{Client, Options};
 use crate::harness::config::Config;
 use crate::harness::events::{self, Event};
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
+use crate::harness::script::interop_skipped;
 use crate::harness::wait;
 use crate::harness::{QUIET, SOON};
 use pki::Pki;
@@ -33,10 +34,17 @@ const RELOAD: Duration = Duration::from_secs(40);
 
 /// A node with listeners of all kinds behind its plain ones, all of which believe proxies.
 fn start(pki: &Pki, client_authentication: &str) -> Node {
+    Node::ready(config(pki, client_authentication, SOON))
+}
+
+/// `patience`: how long a client may take for a TLS handshake, a PROXY header, a WebSocket upgrade and its CONNECT, each.
+fn config(pki: &Pki, client_authentication: &str, patience: Duration) -> Config {
+    let patience = patience.as_millis();
     let directory = pki.path().display();
     let tls = format!(
         "<tls><keystore><path>{directory}/server.pem</path></keystore><truststore><path>{directory}/ca.pem</path></truststore>\
-         <client-authentication-mode>{client_authentication}</client-authentication-mode></tls>"
+         <client-authentication-mode>{client_authentication}</client-authentication-mode>\
+         <handshake-timeout>{patience}</handshake-timeout></tls>"
     );
     let listener = |kind: &str, more: &str| {
         format!(
@@ -47,7 +55,8 @@ fn start(pki: &Pki, client_authentication: &str) -> Node {
         + &listener("websocket-listener", "")
         + &listener("tls-tcp-listener", &tls)
         + &listener("tls-websocket-listener", &tls);
-    Node::ready(Config { listeners, ..Config::default() })
+    let more = format!("<restrictions><no-connect-idle-timeout>{patience}</no-connect-idle-timeout></restrictions>");
+    Config { listeners, more, ..Config::default() }
 }
 
 /// The last listener of a kind.
@@ -83,9 +92,12 @@ async fn every_transport_carries_mqtt_and_tells_where_the_client_is() {
         let headers: [(&str, &[u8]); 3] = [("none", b""), ("v1", V1), ("v2", V2_TLS)];
         for (n, (proxy, header)) in headers.into_iter().enumerate() {
             let case = format!("{kind}, proxy header {proxy}");
-            let way = Way { header: header.to_vec(), slow: n == 2, ..way(kind, &pki, None) };
+            let mut way = Way { header: header.to_vec(), slow: n == 2, ..way(kind, &pki, None) };
+            // Once in messages of one large frame each.
+            way.fragment = way.fragment.map(|fragment| if n == 1 { usize::MAX } else { fragment });
             let id = format!("{}-{n}", kind.replace(' ', ""));
-            let mut client = Client::connect(way.relay(address).await, &Options::v5(&id)).await;
+            let relay = way.relay(address).await;
+            let mut client = Client::connect(relay, &Options::v5(&id)).await;
             let json = Event::of(&watcher.message().await).json;
             assert_eq!(json["Client ID"], id.as_str(), "{case}");
             let peer = if n == 0 { "127.0.0.1" } else { "192.0.2.1" };
@@ -96,13 +108,18 @@ async fn every_transport_carries_mqtt_and_tells_where_the_client_is() {
             assert_eq!(json["TLS: Common Name"].as_str(), (n == 2).then_some("cn"), "{case}");
             assert!(json["TLS: Subject Alternative Name"].is_null(), "{case}");
 
-            assert_eq!(client.subscribe(&id, QoS::ExactlyOnce).await, troupemq::mqtt::ReasonCode::GrantedQoS2, "{case}");
+            assert_eq!(client.subscribe(&id, QoS::ExactlyOnce).await, ReasonCode::GrantedQoS2, "{case}");
             for payload in [&b""[..], b"small", &large] {
                 client.publish(&id, payload, QoS::ExactlyOnce).await;
                 assert!(client.message().await.payload == payload, "{case}, {} bytes", payload.len());
             }
-            client.disconnect().await;
-            assert_eq!(events::expect(&mut watcher, &id, 1).await, [format!("{id}:-CLIENT/0")], "{case}");
+            // The last packet arrives, whatever has to be said below MQTT to end the connection.
+            let mut second = Client::connect(relay, &Options::v5(&id)).await;
+            assert_eq!(client.closed().await, Some(ReasonCode::SessionTakenOver), "{case}");
+            second.ping().await;
+            second.disconnect().await;
+            let expected = ["-SESSION_TAKEN_OVER/142", "+", "-CLIENT/0"].map(|event| format!("{id}:{event}"));
+            assert_eq!(events::expect(&mut watcher, &id, 3).await, expected, "{case}");
         }
     }
 }
@@ -136,6 +153,34 @@ async fn a_required_certificate_is_in_the_lifecycle_event_and_nobody_comes_in_wi
 }
 
 #[tokio::test]
+async fn mosquittos_client_comes_over_tls_with_its_certificate() {
+    if interop_skipped("mosquitto") {
+        return;
+    }
+    let _permit = acquire(Weight::Node);
+    let pki = Pki::new();
+    let node = start(&pki, "REQUIRED");
+    let mut watcher = watcher(&node).await;
+    watcher.subscribe("from/mosquitto", QoS::AtLeastOnce).await;
+    let (certificate, key) = pki.client_files("mosquitto");
+    let broker = address(&node, "TCP Listener with TLS");
+    for version in ["tlsv1.2", "tlsv1.3"] {
+        let mut command = tokio::process::Command::new("mosquitto_pub");
+        command.args(["-V", "5", "-q", "2", "-i", version, "-h", "localhost", "-p", &broker.port().to_string()]);
+        command
+            .args(["-t", "from/mosquitto", "-m", version, "--tls-version", version, "--cafile"])
+            .arg(pki.path().join("ca.pem"));
+        command.arg("--cert").arg(&certificate).arg("--key").arg(&key);
+        let output = tokio::time::timeout(SOON, command.output()).await.expect("it ends").expect("it starts");
+        assert!(output.status.success(), "{version}: {output:?}");
+        let event = Event::of(&watcher.message().await).json;
+        assert_eq!((&event["Client ID"], &event["TLS: Common Name"]), (&version.into(), &"mosquitto".into()));
+        assert_eq!(watcher.text().await, version);
+        assert_eq!(events::expect(&mut watcher, version, 1).await, [format!("{version}:-CLIENT/0")]);
+    }
+}
+
+#[tokio::test]
 async fn a_renewed_certificate_is_taken_up_and_no_connection_is_lost() {
     let _permit = acquire(Weight::Node);
     let pki = Pki::new();
@@ -159,27 +204,34 @@ async fn a_renewed_certificate_is_taken_up_and_no_connection_is_lost() {
 async fn silent_and_half_done_handshakes_hold_up_nobody() {
     let _permit = acquire(Weight::Node);
     let pki = Pki::new();
-    let node = start(&pki, "NONE");
+    let node = Node::ready(config(&pki, "NONE", Duration::from_secs(3)));
+    let mut silent = Vec::new();
     for kind in KINDS {
         let broker = address(&node, kind);
-        let mut silent = Vec::new();
         for sent in [&b""[..], b"P", &V2_TLS[..20], b"\x16\x03\x01\x02", b"GET /mqtt HTTP/1.1\r\n"] {
             for _ in 0..20 {
                 let mut stream = TcpStream::connect(broker).await.expect("connected");
                 stream.write_all(sent).await.expect("sent");
-                silent.push(stream);
+                silent.push((kind, sent, stream));
             }
         }
         let mut client = Client::connect(way(kind, &pki, None).relay(broker).await, &Options::v5("served")).await;
         client.ping().await;
-        // Each is closed by its time limit, at the latest by that of CONNECT.
-        for mut stream in silent {
-            let mut rest = [0; 100];
-            let closed = tokio::time::timeout(SOON, stream.read(&mut rest)).await;
-            assert!(closed.is_ok(), "{kind}");
-        }
-        client.ping().await;
     }
+    // Each is closed by its time limit, at the latest by that of CONNECT.
+    for (kind, sent, mut stream) in silent {
+        let mut rest = [0; 100];
+        let closed = tokio::time::timeout(SOON, stream.read(&mut rest)).await;
+        assert!(closed.is_ok(), "{kind} {sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_is_not_told_to_believe_proxies_believes_none() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let way = Way { header: V1.to_vec(), ..Way::default() };
+    assert!(Client::try_connect(way.relay(node.mqtt()).await, &Options::v5("proxied")).await.is_err());
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A certification authority of a test, the files that the broker reads, and clients that trust in it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -44,6 +44,16 @@ impl Pki {
         fs::write(&new, certificate.pem() + &key.serialize_pem()).expect("a file");
         fs::rename(new, self.path().join("server.pem")).expect("a file");
         certificate.der().clone()
+    }
+
+    /// Files of a client's certificate and key, for a program.
+    pub fn client_files(&self, common_name: &str) -> (PathBuf, PathBuf) {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params(common_name, &[]).signed_by(&key, &self.issuer).expect("a certificate");
+        let paths = (self.path().join("client.crt"), self.path().join("client.key"));
+        fs::write(&paths.0, certificate.pem()).expect("a file");
+        fs::write(&paths.1, key.serialize_pem()).expect("a file");
+        paths
     }
 
     /// A client, with a certificate of that common name and those names where there is one.

@@ -53,6 +53,16 @@ fn the_embedded_default_starts_one_local_node_without_a_warning() {
 }
 
 #[test]
+fn the_tls_example_lacks_nothing_but_its_files() {
+    let ConfigErrors { errors, warnings } = read(include_str!("../../config/examples/tls.xml")).unwrap_err();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(errors.len(), 2);
+    for error in errors {
+        assert!(error.to_string().ends_with("tls.crt: cannot be read: No such file or directory (os error 2)"), "{error}");
+    }
+}
+
+#[test]
 fn the_three_cluster_files_fit_together() {
     let nodes: Vec<_> = SHIPPED[1..]
         .iter()

@@ -56,7 +56,7 @@ pub struct TlsSettings {
     /// Empty: all there are.
     pub cipher_suites: Vec<SupportedCipherSuite>,
     pub prefer_server_cipher_suites: bool,
-    /// 0 = no limit.
+    /// 0 = off: the listener's own limit holds.
     pub handshake_timeout_ms: u64,
 }
 

@@ -20,8 +20,8 @@ pub struct Endpoint {
     pub proxy_protocol: bool,
     pub tls: Option<Arc<tls::Current>>,
     pub web_socket: Option<websocket::Endpoint>,
-    /// For a PROXY header and for a WebSocket upgrade, each; `None`: no limit.
-    pub idle_timeout: Option<Duration>,
+    /// For a PROXY header and for a WebSocket upgrade, each.
+    pub idle_timeout: Duration,
 }
 
 /// A connection that is ready for MQTT.
@@ -102,13 +102,10 @@ fn believe(accepted: &mut Accepted, header: proxy::Header) {
 }
 
 /// Runs a step within its time.
-pub(super) async fn within<T>(limit: Option<Duration>, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match limit {
-        None => step.await,
-        Some(limit) => match actix_rt::time::timeout(limit, step).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "took too long")),
-        },
+pub(super) async fn within<T>(limit: Duration, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match actix_rt::time::timeout(limit, step).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "took too long")),
     }
 }
 

@@ -38,10 +38,10 @@ impl Rig {
         let tls = secure.then(|| {
             let settings = settings(store(put(directory.path(), "s.pem", ca.server().pem()), ""));
             let (_, config) = Reloader::start(Arc::new(settings)).unwrap();
-            Arc::new(tls::Current::new(config, Some(Duration::from_secs(10))))
+            Arc::new(tls::Current::new(config, Duration::from_secs(10)))
         });
         let web_socket = web.then(|| websocket::Endpoint { path: "/mqtt".to_owned(), subprotocols: vec!["mqtt".to_owned()] });
-        let endpoint = Endpoint { proxy_protocol: true, tls, web_socket, idle_timeout: Some(Duration::from_secs(10)) };
+        let endpoint = Endpoint { proxy_protocol: true, tls, web_socket, idle_timeout: Duration::from_secs(10) };
         Self { endpoint, ca, secure, web }
     }
 
@@ -141,7 +141,7 @@ async fn a_proxys_own_connection_closes_without_a_byte() {
 #[actix_web::test]
 async fn silence_and_garbage_end_a_connection() {
     for mut rig in Rig::all() {
-        rig.endpoint.idle_timeout = Some(Duration::from_millis(100));
+        rig.endpoint.idle_timeout = Duration::from_millis(100);
         for begun in [0, 5, V2.len() - 1] {
             let client = async |mut stream: TcpStream| {
                 stream.write_all(&V2[..begun]).await.unwrap();

@@ -24,6 +24,9 @@ use crate::config::tls::TlsError;
 use connection::{Endpoint, Opened};
 use tls::reload::{self, Reloader};
 
+/// Time of each step before MQTT where the configuration sets no limit.
+const STEP_MAX: Duration = Duration::from_secs(60);
+
 /// Why a listener does not listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenerError {
@@ -118,9 +121,9 @@ fn start_tls(settings: &ListenerSettings, stop: &CancellationToken) -> Result<Op
     Ok(Some(current))
 }
 
-/// 0 = no limit.
-fn limit(ms: u64) -> Option<Duration> {
-    (ms > 0).then(|| Duration::from_millis(ms))
+/// 0 is off in the configuration (spec/hivemq.md 1.6), and a step has to end some day.
+fn limit(ms: u64) -> Duration {
+    if ms == 0 { STEP_MAX } else { Duration::from_millis(ms) }
 }
 
 /// Accepts connections and starts their actors.

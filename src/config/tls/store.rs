@@ -138,10 +138,12 @@ fn identity(store: Store, path: &Path) -> Result<CertifiedKey, TlsError> {
 }
 
 /// The certificate of a key, and the key ready to sign.
+type OwnKey<'a> = (&'a CertificateDer<'static>, Arc<dyn SigningKey>);
+
 fn own_key<'a>(
     key: &PrivateKeyDer<'static>,
     certificates: &'a [CertificateDer<'static>],
-) -> Result<Option<(&'a CertificateDer<'static>, Arc<dyn SigningKey>)>, rustls::Error> {
+) -> Result<Option<OwnKey<'a>>, rustls::Error> {
     let load = |key| default_provider().key_provider.load_private_key(key);
     let fits = |certificate: &CertificateDer<'static>, key: &Arc<dyn SigningKey>| {
         CertifiedKey::new(vec![certificate.clone()], Arc::clone(key)).keys_match().is_ok()

@@ -33,12 +33,11 @@ thread_local! {
 #[derive(Debug)]
 pub struct Current {
     config: RwLock<Arc<ServerConfig>>,
-    /// `None`: no limit.
-    handshake_timeout: Option<Duration>,
+    handshake_timeout: Duration,
 }
 
 impl Current {
-    pub fn new(config: ServerConfig, handshake_timeout: Option<Duration>) -> Self {
+    pub fn new(config: ServerConfig, handshake_timeout: Duration) -> Self {
         Self { config: RwLock::new(Arc::new(config)), handshake_timeout }
     }
 

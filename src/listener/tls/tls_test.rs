@@ -62,7 +62,7 @@ impl Rig {
 
     fn start(&self) -> (Arc<Current>, Reloader) {
         let (reloader, config) = Reloader::start(Arc::new(self.settings.clone())).unwrap();
-        (Arc::new(Current::new(config, Some(Duration::from_secs(10)))), reloader)
+        (Arc::new(Current::new(config, Duration::from_secs(10))), reloader)
     }
 
     /// The broker's side of one connection.
@@ -269,7 +269,7 @@ async fn the_watch_takes_up_changes_and_ends_with_its_listener() {
 async fn a_handshake_has_its_time_and_not_more() {
     let rig = Rig::new(ClientAuthentication::None);
     let (_, config) = Reloader::start(Arc::new(rig.settings.clone())).unwrap();
-    let current = Current::new(config, Some(Duration::from_millis(100)));
+    let current = Current::new(config, Duration::from_millis(100));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for sent in [&b""[..], b"\x16\x03\x01"] {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -283,4 +283,23 @@ async fn a_handshake_has_its_time_and_not_more() {
     client.shutdown().await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
     assert!(current.accept(Replay::new(bytes::Bytes::new(), stream)).await.is_err(), "MQTT in plain text is no handshake");
+}
+
+#[actix_web::test]
+async fn handshakes_above_the_limit_wait_within_their_time() {
+    let rig = Rig::new(ClientAuthentication::None);
+    let (_, config) = Reloader::start(Arc::new(rig.settings.clone())).unwrap();
+    let current = Current::new(config, Duration::from_millis(200));
+    let all = HANDSHAKES.with(Arc::clone).acquire_many_owned(u32::try_from(HANDSHAKES_MAX).unwrap()).await.unwrap();
+    let client = connector(&rig.ca, None, &[]);
+    assert_eq!(connect(&current, &client).await.0.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let release = async {
+        actix_rt::time::sleep(Duration::from_millis(20)).await;
+        drop(all);
+    };
+    let patient = Arc::new(rig.start().0);
+    let ((accepted, _), ()) = tokio::join!(connect(&patient, &client), release);
+    assert!(accepted.is_ok());
+    let free = HANDSHAKES.with(|handshakes| handshakes.available_permits());
+    assert_eq!(free, HANDSHAKES_MAX, "a handshake that is over takes no room");
 }
