@@ -1,8 +1,8 @@
 //! Items for an actor: a queue under a short lock, and one wake-up message however many items wait.
 //!
-//! actix's mailbox bound counts wake-ups, of which there is one at most, so `try_send` cannot fail for a living actor; how much may
-//! wait is decided by whoever posts, from `len` (see `hub` and `queue`). While an actor works on what it took, the next batch
-//! gathers here: that is where fan-out gets its batches from.
+//! actix's mailbox bound counts wake-ups, of which there is one at most, so `try_send` cannot fail for a living actor. An inbox refuses
+//! nothing; its sources are held back instead (`Node::is_pressed`, `congestion`, a connection's window, `signal_bus`). While an actor works
+//! on what it took, the next batch gathers here: that is where fan-out gets its batches from.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -29,8 +29,8 @@ pub const META_GROUP: u16 = 0;
 const SNAPSHOT_ENTRIES: u64 = 5_000;
 /// Entries kept behind a snapshot, for followers that were away for a moment.
 const KEPT_ENTRIES: u64 = 5_000;
-/// A snapshot is due after so many bytes of log as well.
-pub const SNAPSHOT_LOG_BYTES: u64 = 256 * 1024 * 1024;
+/// A snapshot is due after so many bytes of log as well, and the log behind the one before it is purged then: about twice as much is kept.
+pub const SNAPSHOT_LOG_BYTES: u64 = 32 * 1024 * 1024;
 /// Between looks at what no metric tells: whether the leader is still heard.
 const LOOK: Duration = Duration::from_millis(100);
 

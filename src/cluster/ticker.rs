@@ -30,7 +30,7 @@ struct InHand {
 pub async fn run(node: Arc<Node>) {
     let in_hand: Vec<Arc<Mutex<InHand>>> = node.shards.iter().map(|_| Arc::default()).collect();
     let mut trimmed = Instant::now();
-    let mut logged: Vec<u64> = node.groups.iter().map(|_| 0).collect();
+    let mut logged: Vec<Logged> = node.groups.iter().map(|_| Logged::default()).collect();
     let mut meta_changed = node.meta.watch();
     loop {
         tokio::select! {
@@ -109,12 +109,28 @@ fn submit(
     });
 }
 
-async fn snapshot_by_bytes(group: &Group, logged: &mut u64) {
+/// How far a group's log was looked at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Logged {
+    /// `Group::appended_bytes` at the last snapshot by size.
+    bytes: u64,
+    /// Index of the last entry then.
+    index: u64,
+}
+
+/// openraft's own limits count entries; a few thousand of them may hold gigabytes.
+async fn snapshot_by_bytes(group: &Group, logged: &mut Logged) {
     let appended = group.appended_bytes();
-    if appended.saturating_sub(*logged) >= SNAPSHOT_LOG_BYTES {
-        *logged = appended;
-        if let Err(error) = group.raft.trigger().snapshot().await {
-            tracing::debug!(group = group.index, %error, "no snapshot");
-        }
+    if appended.saturating_sub(logged.bytes) < SNAPSHOT_LOG_BYTES {
+        return;
+    }
+    let purge_through = logged.index;
+    *logged = Logged { bytes: appended, index: group.metrics().last_applied.map_or(0, |id| id.index()) };
+    let trigger = group.raft.trigger();
+    let snapshot = trigger.snapshot().await;
+    // Not beyond what an earlier snapshot holds: followers a moment behind still find their entries.
+    let purge = if purge_through > 0 { trigger.purge_log(purge_through).await } else { Ok(()) };
+    if let Err(error) = snapshot.and(purge) {
+        tracing::debug!(group = group.index, %error, "the log was not cut by its size");
     }
 }
