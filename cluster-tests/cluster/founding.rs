@@ -3,7 +3,7 @@
 use troupemq::mqtt::{QoS, ReasonCode};
 
 use crate::harness::client::{Client, ConnectError, Options};
-use crate::harness::config::Config;
+use crate::harness::config::{Config, SHARDS};
 use crate::harness::node::Node;
 use crate::harness::permit::Weight;
 use crate::harness::trio::{Trio, alive, cluster_id};
@@ -45,6 +45,43 @@ async fn three_nodes_started_one_by_one_found_one_cluster() {
     assert_one_cluster(&trio);
     let client = Client::connect(trio.mqtt(1), &Options::v5("early").persistent()).await;
     assert!(client.session_present(), "the last node knows what the first two agreed on");
+}
+
+/// A client's shard is a function of their number: two nodes that count differently would each give a client a session.
+#[test]
+fn a_node_with_another_number_of_shards_is_refused() {
+    let mut trio = Trio::new(Weight::Cluster, |_| {});
+    if let Some(cluster) = &mut trio.nodes[2].config.cluster {
+        cluster.shards = SHARDS - 2;
+    }
+    for node in &mut trio.nodes {
+        node.launch();
+    }
+    trio.nodes[0].wait_ready();
+    trio.nodes[1].wait_ready();
+    let stranger = &trio.nodes[2];
+    let told = |node: &Node| node.stderr().contains("give all nodes the same <shards>").then_some(());
+    wait::until("the log of the stranger says why", SOON, || told(stranger));
+    wait::until("the log of the others says why", SOON, || told(&trio.nodes[0]));
+    assert!(!stranger.is_up());
+}
+
+/// cases.md 12: two nodes that each list the other only must not found two clusters.
+#[test]
+fn nodes_that_do_not_list_themselves_found_one_cluster() {
+    let mut trio = Trio::new(Weight::Cluster, |config| {
+        if let Some(cluster) = &mut config.cluster {
+            cluster.all_ports.retain(|port| *port != cluster.port);
+        }
+    });
+    trio.nodes[0].launch();
+    let first = &trio.nodes[0];
+    wait::until("the first node serves HTTP", SOON, || http::get(first.http(), "/api/v1/health/liveness"));
+    assert!(!first.is_up(), "one of three, of which it lists two");
+    trio.nodes[1].launch();
+    trio.nodes[2].launch();
+    trio.wait_ready();
+    assert_one_cluster(&trio);
 }
 
 #[tokio::test]

@@ -27,7 +27,11 @@ pub struct ClusterConfig {
     /// Cluster ports of all nodes.
     pub all_ports: Vec<u16>,
     pub secret: String,
+    pub shards: u16,
 }
+
+/// The default number of shards.
+pub const SHARDS: u16 = 6;
 
 /// The secret of clusters under test.
 pub const SECRET: &str = "only-for-tests-on-loopback";
@@ -70,7 +74,7 @@ impl Config {
 
 impl ClusterConfig {
     fn write(&self, xml: &mut String) {
-        let Self { node_name, port, all_ports, secret } = self;
+        let Self { node_name, port, all_ports, secret, shards } = self;
         _ = writeln!(xml, "<cluster><enabled>true</enabled><node-name>{node_name}</node-name><secret>{secret}</secret>");
         _ = writeln!(
             xml,
@@ -80,6 +84,6 @@ impl ClusterConfig {
         for port in all_ports {
             _ = write!(xml, "<node><host>127.0.0.1</host><port>{port}</port></node>");
         }
-        xml.push_str("</static></discovery></cluster>\n");
+        _ = writeln!(xml, "</static></discovery><shards>{shards}</shards></cluster>");
     }
 }

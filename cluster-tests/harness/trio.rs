@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tempfile::TempDir;
 
-use super::config::{ClusterConfig, Config, SECRET};
+use super::config::{ClusterConfig, Config, SECRET, SHARDS};
 use super::node::Node;
 use super::permit::{Permit, Weight, acquire};
 use super::{SOON, http, ports, wait};
@@ -30,6 +30,7 @@ impl Trio {
                     port: all_ports[index],
                     all_ports: all_ports.clone(),
                     secret: SECRET.to_owned(),
+                    shards: SHARDS,
                 };
                 let mut config = Config {
                     mqtt_port: ports::reserve(),

@@ -2,6 +2,7 @@
 
 mod addons;
 mod dropped;
+mod extremes;
 mod health;
 mod malformed;
 mod order;

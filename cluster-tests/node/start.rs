@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use crate::harness::config::{ClusterConfig, Config, SECRET};
+use crate::harness::config::{ClusterConfig, Config, SECRET, SHARDS};
 use crate::harness::node::{Node, Refusal};
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::ports;
@@ -89,6 +89,7 @@ fn data_of_a_newer_format_is_refused() {
 }
 
 fn clustered(name: &str, port: u16) -> Config {
-    let cluster = ClusterConfig { node_name: name.to_owned(), port, all_ports: vec![port], secret: SECRET.to_owned() };
+    let cluster =
+        ClusterConfig { node_name: name.to_owned(), port, all_ports: vec![port], secret: SECRET.to_owned(), shards: SHARDS };
     Config { cluster: Some(cluster), ..Config::default() }
 }

@@ -9,6 +9,7 @@ use crate::replica::event::Outcome;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
+use super::clock::wall_ms;
 use super::group::Group;
 use super::node::Node;
 use super::removal::{self, RemoveError};
@@ -49,7 +50,7 @@ pub struct ClusterStatus {
     pub node_name: String,
     pub incarnation: Incarnation,
     pub cluster_id: Option<String>,
-    /// (id, name, address, alive)
+    /// (id, name, address, alive: by `meta`, and this node has a link to it)
     pub members: Vec<(NodeId, String, String, bool)>,
     pub groups: Vec<GroupStatus>,
     /// Member, every group has a leader in reach, and this node has caught up: clients may come.
@@ -163,17 +164,19 @@ impl Cluster {
         self.inner.node.groups.iter().find_map(|group| group.failure())
     }
 
-    /// Why this node must not serve where it was started: its data belong to a cluster of its own, while the nodes it is configured with
-    /// belong to another. A node whose cluster has other members waits for those instead.
+    /// Why this node must not serve where it was started: its data belong to another cluster than the nodes it is configured with. Known at once
+    /// where it is the only member of its own, and after a while where none of the other members is there.
     pub fn misplaced(&self) -> Option<String> {
         let node = &self.inner.node;
-        let foreign = node.transport.as_ref()?.foreign_cluster()?;
-        let own = node.cluster_id()?;
-        let alone = node.groups.first()?.status().voters == [node.id];
-        (alone && node.expected_nodes() > 1).then(|| {
+        let transport = node.transport.as_ref()?;
+        let (own, foreign) = (node.cluster_id()?, transport.foreign_cluster()?);
+        let alone = node.groups.first()?.status().voters == [node.id] && node.expected_nodes() > 1;
+        let deserted = !transport.peers().iter().any(|peer| peer.connected)
+            && node.waiting().is_some_and(|(_, since_ms)| wall_ms().saturating_sub(since_ms) >= DESERTED_MS);
+        (alone || deserted).then(|| {
             format!(
-                "the data directory belongs to cluster {own}, of which this node is the only member, but the configured nodes belong \
-                 to cluster {foreign}; use another --data directory, or take those nodes out of the configuration"
+                "the data directory belongs to cluster {own}, of which no other member is there, but the configured nodes belong to cluster \
+                 {foreign}; use another --data directory, or take those nodes out of the configuration"
             )
         })
     }
@@ -187,7 +190,12 @@ impl Cluster {
             node_name: node.settings.node_name.clone(),
             incarnation: node.incarnation(),
             cluster_id: node.cluster_id(),
-            members: members.map(|(id, member)| (id, member.name, member.address, member.alive)).collect(),
+            members: members
+                .map(|(id, member)| {
+                    let alive = member.alive && node.hears(id);
+                    (id, member.name, member.address, alive)
+                })
+                .collect(),
             groups: node.groups.iter().map(|group| group.status()).collect(),
             ready: node.accepts_clients(),
             waiting_for,
@@ -220,6 +228,9 @@ impl Cluster {
         Some((self.inner.node.shard(shard)?, self.inner.node.group_of(shard)?))
     }
 }
+
+/// How long a node whose configured peers belong to another cluster waits for a member of its own.
+const DESERTED_MS: u64 = 10_000;
 
 /// Why the cluster part cannot start.
 #[derive(Debug, thiserror::Error)]

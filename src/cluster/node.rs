@@ -235,6 +235,11 @@ impl Node {
         }
     }
 
+    /// Whether a member can be alive as far as this node can tell: without a majority `meta` cannot say that one is not.
+    pub fn hears(&self, member: NodeId) -> bool {
+        member == self.id || self.transport.as_ref().is_some_and(|transport| transport.connected(member))
+    }
+
     /// How many nodes found the cluster: those configured, and this one if it is not among them. A list that leaves this node out must not
     /// make a majority of fewer.
     pub fn expected_nodes(&self) -> usize {
