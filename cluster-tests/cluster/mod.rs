@@ -1,5 +1,6 @@
 //! Three nodes.
 
+mod addons;
 mod founding;
 mod node_loss;
 mod numbered;

@@ -1,11 +1,12 @@
-"""Checks with gmqtt and MQTT 5: gmqtt_checks.py PORT"""
+"""Checks with gmqtt: gmqtt_checks.py PORT VERSION (3.1.1 or 5)"""
 import asyncio
 import sys
 
 from gmqtt import Client as Gmqtt
-from gmqtt.mqtt.constants import MQTTv50
+from gmqtt.mqtt.constants import MQTTv311, MQTTv50
 
 PORT = int(sys.argv[1])
+VERSION = {'3.1.1': MQTTv311, '5': MQTTv50}[sys.argv[2]]
 WAIT = 20
 
 
@@ -35,7 +36,7 @@ class Client:
         return 0
 
     async def connect(self):
-        await self.client.connect('127.0.0.1', PORT, version=MQTTv50)
+        await self.client.connect('127.0.0.1', PORT, version=VERSION)
         await asyncio.wait_for(self.connected.wait(), WAIT)
         return self
 
@@ -56,9 +57,12 @@ async def every_qos():
     await subscriber.subscribe('g/#', 2)
     pairs = [('dup', 'first'), ('other', 'mid'), ('dup', 'second')]
     for qos in (0, 1, 2):
-        publisher.client.publish('g/%d' % qos, 'payload %d' % qos, qos=qos, user_property=pairs, content_type='text/plain')
+        properties = {'user_property': pairs, 'content_type': 'text/plain'} if VERSION == MQTTv50 else {}
+        publisher.client.publish('g/%d' % qos, 'payload %d' % qos, qos=qos, **properties)
         topic, payload, got_qos, props = await subscriber.message()
         equal((topic, payload, got_qos), ('g/%d' % qos, b'payload %d' % qos, qos), 'message')
+        if VERSION != MQTTv50:
+            continue
         equal(props['user_property'], pairs, 'user properties')
         equal(props['content_type'], ['text/plain'], 'content type')
     await publisher.close()
@@ -66,7 +70,8 @@ async def every_qos():
 
 
 async def queued_messages():
-    first = await Client('gkept', clean=False, session_expiry_interval=300).connect()
+    kept = {'session_expiry_interval': 300} if VERSION == MQTTv50 else {}
+    first = await Client('gkept', clean=False, **kept).connect()
     await first.subscribe('gq', 1)
     await first.close()
     publisher = await Client('gpub').connect()
@@ -77,7 +82,7 @@ async def queued_messages():
         publisher.client.publish('gq', str(number), qos=1)
     for number in range(8):
         equal((await watcher.message())[1], b'%d' % number, 'live message')
-    again = await Client('gkept', clean=False, session_expiry_interval=300).connect()
+    again = await Client('gkept', clean=False, **kept).connect()
     equal(again.flags & 1, 1, 'session present')
     for number in range(8):
         equal((await again.message())[1], b'%d' % number, 'queued message')

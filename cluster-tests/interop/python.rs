@@ -34,13 +34,15 @@ fn paho_over_tcp_and_websocket_in_both_versions() {
 }
 
 #[test]
-fn gmqtt_in_version_5() {
+fn gmqtt_in_both_versions() {
     if interop_skipped("gmqtt") {
         return;
     }
     let _permit = acquire(Weight::Node);
     let node = Node::ready(Config::default());
-    passes("gmqtt_checks.py", &[node.mqtt().port().to_string()]);
+    for version in ["3.1.1", "5"] {
+        passes("gmqtt_checks.py", &[node.mqtt().port().to_string(), version.to_owned()]);
+    }
 }
 
 #[test]

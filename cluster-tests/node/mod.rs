@@ -1,6 +1,7 @@
 //! One node.
 
 mod addons;
+mod command_line;
 mod dropped;
 mod extremes;
 mod health;
