@@ -77,7 +77,7 @@ const EXAMPLES: &str = "\
 Examples:
   troupemq start
       One node on this machine, data in ./data
-  troupemq start --config config/cluster/node1.xml --data data/node1
+  troupemq start --config config/cluster/node1.xml --data data-cluster/node1
       The first of three nodes
   troupemq config check config.xml
       Check a file before a start
@@ -92,9 +92,9 @@ Examples:
   troupemq start --log warn,troupemq::cluster=debug
 
 Three nodes on this machine, each in a terminal of its own:
-  troupemq start --config config/cluster/node1.xml --data data/node1
-  troupemq start --config config/cluster/node2.xml --data data/node2
-  troupemq start --config config/cluster/node3.xml --data data/node3";
+  troupemq start --config config/cluster/node1.xml --data data-cluster/node1
+  troupemq start --config config/cluster/node2.xml --data data-cluster/node2
+  troupemq start --config config/cluster/node3.xml --data data-cluster/node3";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

@@ -68,6 +68,11 @@ while [ "${#alive[@]}" -gt 0 ]; do
     [[ " ${alive[*]} " == *" $pid "* ]] || continue
     if kill -0 "$pid" 2>/dev/null; then
       still+=("$pid")
+    elif [ -z "$stopping" ] && [ "$code" -ge 128 ]; then
+      # Killed by somebody who watches a fail-over: that is what the others are for.
+      name=${names[$index]}
+      echo "$name was killed (signal $((code - 128))); the others go on. To start it again, in another terminal:"
+      echo "  $program start --config $here/$name.xml --data $data/$name"
     elif [ -z "$stopping" ]; then
       echo "${names[$index]} ended by itself with status $code; the others are stopped too" >&2
       status=1

@@ -1,6 +1,7 @@
 //! The cluster as the rest of the process sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -215,6 +216,7 @@ impl Cluster {
     /// Hands leadership over, flushes, closes. Does not leave the cluster.
     pub async fn shutdown(&self) {
         let node = &self.inner.node;
+        node.stopping.store(true, Ordering::Relaxed);
         let _ = timeout(HAND_OVER, node.hand_over()).await;
         node.close().await;
     }

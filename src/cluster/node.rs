@@ -58,6 +58,8 @@ pub struct Node {
     /// Looked at now and then, so that asking costs nothing.
     ready: AtomicBool,
     was_ready: AtomicBool,
+    /// Leadership is being handed over for a stop: readiness comes and goes and is nobody's concern.
+    pub stopping: AtomicBool,
     /// What readiness waits for, and since when.
     waiting_for: Mutex<Option<(String, u64)>>,
     pub cancel: CancellationToken,
@@ -131,6 +133,7 @@ impl Node {
             promises: Mutex::default(),
             ready: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             waiting_for: Mutex::default(),
             cancel: CancellationToken::new(),
         });
@@ -342,6 +345,7 @@ impl Node {
             (Some(reason), Some((_, since))) => *waiting = Some((reason, *since)),
             (reason, _) => {
                 match &reason {
+                    _ if self.cancel.is_cancelled() || self.stopping.load(Ordering::Relaxed) => {}
                     Some(reason) => tracing::info!(reason, "not ready: waits for"),
                     None => tracing::info!("ready"),
                 }

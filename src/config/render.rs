@@ -121,7 +121,9 @@ fn mqtt(out: &mut Page, mqtt: &MqttSettings) {
 
 fn security(out: &mut Page, security: &SecuritySettings) {
     out.section("security");
-    out.line("allow-anonymous/enabled", security.allow_anonymous);
+    let anonymous =
+        if security.allow_anonymous { "true (accepted on every address)" } else { "false (accepted on loopback only)" };
+    out.line("allow-anonymous/enabled", anonymous);
     out.line("allow-empty-client-id/enabled", security.allow_empty_client_id);
     out.line("payload-format-validation/enabled", security.payload_format_validation);
     out.line("utf8-validation/enabled", security.utf8_validation);

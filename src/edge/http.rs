@@ -26,7 +26,7 @@ pub(super) struct App {
 /// Why the HTTP server does not run; the operator's to mend.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    #[error("cannot listen for HTTP on address {} port {}", address.ip(), address.port())]
+    #[error("cannot listen for HTTP on address {} port {}: {source}", address.ip(), address.port())]
     Bind {
         address: SocketAddr,
         #[source]

@@ -186,6 +186,7 @@ async fn an_address_in_use_is_named() {
     let taken = TcpListener::bind(loopback(0)).unwrap();
     let port = taken.local_addr().unwrap().port();
     let error = serve_on(port).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("cannot listen for HTTP on address 127.0.0.1 port {port}"));
+    let wanted = format!("cannot listen for HTTP on address 127.0.0.1 port {port}: ");
+    assert!(error.to_string().starts_with(&wanted) && error.to_string().len() > wanted.len(), "{error}");
     assert!(std::error::Error::source(&error).is_some());
 }

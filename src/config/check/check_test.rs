@@ -187,7 +187,7 @@ fn values_arrive_in_the_settings() {
         ("security/payload-format-validation/enabled", "1", "payload-format-validation/enabled true"),
         ("security/utf8-validation/enabled", "false", "utf8-validation/enabled false"),
         ("security/allow-request-problem-information/enabled", "false", "allow-request-problem-information/enabled false"),
-        ("security/allow-anonymous/enabled", "true", "allow-anonymous/enabled true"),
+        ("security/allow-anonymous/enabled", "true", "allow-anonymous/enabled true (accepted on every address)"),
         ("restrictions/max-connections", "5", "max-connections 5"),
         ("restrictions/max-connections", "0", "max-connections unlimited"),
         ("restrictions/max-connections", "-1", "max-connections unlimited"),
