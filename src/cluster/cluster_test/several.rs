@@ -12,9 +12,9 @@ fn leader_of(nodes: &[TestNode], shard: ShardId) -> Option<usize> {
     nodes.iter().position(|node| node.cluster.leads(shard))
 }
 
+/// The other nodes that `meta` knows to be alive; `status` also asks whether there is a link to them.
 fn alive(node: &TestNode) -> BTreeSet<NodeId> {
-    let members = node.cluster.status().members.into_iter();
-    members.filter(|(_, _, _, alive)| *alive).map(|(id, ..)| id).collect()
+    node.cluster.peers().into_iter().collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
