@@ -8,9 +8,14 @@ CARGO ?= cargo
 DATA ?= data
 CLUSTER_DATA ?= data-cluster
 VENV := .venv
-PYTHON_PACKAGES := paho-mqtt==2.2.0 gmqtt==0.8.0
+PYTHON_PACKAGES := paho-mqtt==2.2.0 gmqtt==0.8.0 aiomqtt==2.5.1
 VENV_DONE := $(VENV)/.done-$(subst $(eval ) ,_,$(PYTHON_PACKAGES))
-DEBIAN_PACKAGES := mosquitto mosquitto-clients
+# MQTT.js, and what drives a browser: as the lock file says.
+NODE := .node
+JAVASCRIPT := cluster-tests/interop/javascript
+# A program that the tests call, and the Debian package that has it.
+TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
+INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
 
 .PHONY: help build run cluster test bench lint fmt clean test-needs test-commands
 
@@ -43,29 +48,30 @@ fmt: ## Format the source
 
 clean: ## Remove what was built; data is kept
 	$(CARGO) clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(NODE)
 
 # What the tests with other people's clients need. TROUPEMQ_SKIP_INTEROP=1 leaves those tests, and so all of this, out.
 ifeq ($(TROUPEMQ_SKIP_INTEROP),1)
 test-needs:
 	@echo "test needs: left out, as TROUPEMQ_SKIP_INTEROP=1 says"
 else
-test-needs: test-commands $(VENV_DONE)
+test-needs: TEST_COMMANDS += $(INTEROP_COMMANDS)
+test-needs: test-commands $(VENV_DONE) $(NODE)/.done
 endif
 
 test-commands:
-	@missing=; \
-	for name in mosquitto mosquitto_pub mosquitto_sub; do \
-	  PATH="$$PATH:/usr/sbin" command -v $$name >/dev/null || missing="$$missing $$name"; \
+	@missing=; packages=; \
+	for need in $(TEST_COMMANDS); do \
+	  PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null || { missing="$$missing $${need%%:*}"; packages="$$packages $${need##*:}"; }; \
 	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-	  echo "test needs: missing:$$missing; install the packages $(DEBIAN_PACKAGES) (or set TROUPEMQ_SKIP_INTEROP=1)" >&2; exit 1; \
+	  echo "test needs: missing:$$missing; install the packages$$packages (or set TROUPEMQ_SKIP_INTEROP=1)" >&2; exit 1; \
 	fi; \
-	echo "test needs: installing $(DEBIAN_PACKAGES), for:$$missing"; \
+	echo "test needs: installing$$packages, for:$$missing"; \
 	export DEBIAN_FRONTEND=noninteractive; \
-	{ apt-get update -q && apt-get install -y -q --no-install-recommends $(DEBIAN_PACKAGES); } >.apt.log 2>&1 </dev/null || \
-	  { tail -20 .apt.log >&2; echo "test needs: apt-get could not install $(DEBIAN_PACKAGES)" >&2; exit 1; }; \
+	{ apt-get update -q && apt-get install -y -q --no-install-recommends $$packages; } >.apt.log 2>&1 </dev/null || \
+	  { tail -20 .apt.log >&2; echo "test needs: apt-get could not install$$packages" >&2; exit 1; }; \
 	rm -f .apt.log
 
 $(VENV_DONE):
@@ -75,4 +81,10 @@ $(VENV_DONE):
 	@python3 -m venv $(VENV) || { echo "test needs: python3 -m venv failed; on Debian install python3-venv" >&2; exit 1; }
 	@$(VENV)/bin/pip install -q --disable-pip-version-check $(PYTHON_PACKAGES) || \
 	  { echo "test needs: pip could not install $(PYTHON_PACKAGES)" >&2; exit 1; }
+	@touch "$@"
+
+$(NODE)/.done: $(JAVASCRIPT)/package.json $(JAVASCRIPT)/package-lock.json | test-commands
+	@echo "test needs: JavaScript packages of $(JAVASCRIPT)/package.json in $(NODE)"
+	@rm -rf $(NODE) && mkdir $(NODE) && cp $(JAVASCRIPT)/package.json $(JAVASCRIPT)/package-lock.json $(NODE)
+	@cd $(NODE) && npm ci --silent --no-audit --no-fund || { echo "test needs: npm could not install the packages" >&2; exit 1; }
 	@touch "$@"

@@ -1,4 +1,5 @@
 //! Clients that others wrote.
 
+mod javascript;
 mod mosquitto;
 mod python;

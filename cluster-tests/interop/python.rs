@@ -1,4 +1,4 @@
-//! Python's paho-mqtt and gmqtt. The scripts check by themselves and end with a reason when something is wrong.
+//! Python's paho-mqtt, gmqtt and aiomqtt. The scripts check by themselves and end with a reason when something is wrong.
 
 use std::process::Command;
 use std::time::Duration;
@@ -54,5 +54,17 @@ fn paho_across_three_nodes() {
     let ports: Vec<String> = trio.all_mqtt().iter().map(|address| address.port().to_string()).collect();
     for version in ["3.1.1", "5"] {
         passes("paho_checks.py", &[&["tcp".to_owned(), version.to_owned()][..], &ports[..]].concat());
+    }
+}
+
+#[test]
+fn aiomqtt_in_both_versions() {
+    if interop_skipped("aiomqtt") {
+        return;
+    }
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    for version in ["3.1.1", "5"] {
+        passes("aiomqtt_checks.py", &[version.to_owned(), node.mqtt().port().to_string()]);
     }
 }

@@ -1,6 +1,6 @@
 //! Every way a client can reach the broker: TCP, TLS, WebSocket, WebSocket over TLS, each with and without a proxy in front.
 
-mod pki;
+pub(crate) mod pki;
 mod relay;
 
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ fn config(pki: &Pki, client_authentication: &str, patience: Duration) -> Config 
 }
 
 /// The last listener of a kind.
-fn address(node: &Node, kind: &str) -> SocketAddr {
+pub(crate) fn address(node: &Node, kind: &str) -> SocketAddr {
     let stdout = node.stdout();
     let line = |line: &str| line.trim().strip_prefix(kind).and_then(|rest| rest.trim().parse().ok());
     stdout.lines().filter_map(line).next_back().unwrap_or_else(|| panic!("no {kind} in {stdout}"))
