@@ -29,8 +29,7 @@ fn passes(script: &str, arguments: &[String]) {
 
 /// Where MQTT.js and the browser's driver are: `TROUPEMQ_NODE_MODULES`, or those that `make test-needs` installed.
 fn modules() -> PathBuf {
-    let path =
-        std::env::var_os("TROUPEMQ_NODE_MODULES").map_or_else(|| repository().join(".node/node_modules"), PathBuf::from);
+    let path = std::env::var_os("TROUPEMQ_NODE_MODULES").map_or_else(|| repository().join(".node/node_modules"), PathBuf::from);
     assert!(
         path.join("mqtt").exists(),
         "no MQTT.js in {}: run `make test-needs` (or set TROUPEMQ_SKIP_INTEROP=1)",
