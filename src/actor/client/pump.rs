@@ -112,7 +112,12 @@ impl Pump {
                 Poll::Pending => None,
             });
             match outcome {
-                None => return false,
+                None => {
+                    if client.transport.take_heard() {
+                        client.machine.handle_bytes(client.now);
+                    }
+                    return false;
+                }
                 Some(true) => {}
                 Some(false) => {
                     client.on_closed(ctx);
