@@ -8,6 +8,7 @@ mod dropped;
 mod extremes;
 mod health;
 mod keep_alive;
+mod legal_bytes;
 mod malformed;
 mod mqtt_3_1;
 mod order;
