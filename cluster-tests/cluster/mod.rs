@@ -1,6 +1,7 @@
 //! Three nodes.
 
 mod addons;
+mod carried;
 mod founding;
 mod node_loss;
 mod numbered;

@@ -165,6 +165,25 @@ impl Client {
         }
     }
 
+    /// Some bytes as they come.
+    pub async fn read_bytes(&mut self, within: Duration) -> Result<Vec<u8>, Gone> {
+        self.read_some(4096, within).await
+    }
+
+    /// Some bytes as they come, at most so many.
+    pub async fn read_some(&mut self, at_most: usize, within: Duration) -> Result<Vec<u8>, Gone> {
+        let mut bytes = vec![0; at_most];
+        match tokio::time::timeout(within, self.stream.read(&mut bytes)).await {
+            Ok(Ok(0)) => Err(Gone::Closed("end of stream".to_owned())),
+            Ok(Ok(count)) => {
+                bytes.truncate(count);
+                Ok(bytes)
+            }
+            Ok(Err(error)) => Err(Gone::Closed(error.to_string())),
+            Err(_) => Err(Gone::Timeout),
+        }
+    }
+
     /// Receives one packet and reacts to it as a client does.
     pub async fn step(&mut self, within: Duration) -> Result<(), Gone> {
         let packet = self.next_packet(within).await?;
@@ -243,9 +262,24 @@ impl Client {
     pub async fn try_subscribe(&mut self, filter: &str, qos: QoS) -> Result<ReasonCode, Gone> {
         let options =
             SubscriptionOptions { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::Send };
+        self.try_subscribe_as(filter, options, None).await
+    }
+
+    /// Subscribes with options and a Subscription Identifier; the Reason Code of the SUBACK.
+    pub async fn subscribe_as(&mut self, filter: &str, options: SubscriptionOptions, identifier: Option<u32>) -> ReasonCode {
+        let outcome = self.try_subscribe_as(filter, options, identifier).await;
+        outcome.unwrap_or_else(|gone| panic!("no SUBACK for {filter}: {gone:?}"))
+    }
+
+    async fn try_subscribe_as(
+        &mut self,
+        filter: &str,
+        options: SubscriptionOptions,
+        subscription_identifier: Option<u32>,
+    ) -> Result<ReasonCode, Gone> {
         let packet_id = self.session.next_id();
         let request = SubscriptionRequest { filter: filter.into(), options };
-        let packet = Subscribe { packet_id, subscription_identifier: None, user_properties: Vec::new(), filters: vec![request] };
+        let packet = Subscribe { packet_id, subscription_identifier, user_properties: Vec::new(), filters: vec![request] };
         self.send(&Packet::Subscribe(Box::new(packet))).await?;
         match self.answer(packet_id).await? {
             Packet::Suback(suback) => Ok(suback.reason_codes[0]),

@@ -1,12 +1,18 @@
 //! One node.
 
 mod addons;
+pub mod carried;
 mod command_line;
+mod connack;
 mod dropped;
 mod extremes;
 mod health;
+mod keep_alive;
+mod legal_bytes;
 mod malformed;
+mod mqtt_3_1;
 mod order;
 mod restart;
 mod start;
 mod takeover;
+mod topic_alias;

@@ -288,3 +288,50 @@ async fn frames_that_carry_no_mqtt_end_their_web_socket() {
         client.ping().await;
     }
 }
+
+/// Passes on what comes from the client a little at a time, so that the broker sees parts of TLS records only.
+async fn trickle(broker: SocketAddr) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let Ok(wire) = TcpStream::connect(broker).await else { return };
+            tokio::spawn(async move {
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_wire, mut to_wire) = wire.into_split();
+                let down = tokio::io::copy(&mut from_wire, &mut to_client);
+                let up = async {
+                    let mut piece = [0; 400];
+                    while let Ok(count @ 1..) = from_client.read(&mut piece).await {
+                        if to_wire.write_all(&piece[..count]).await.is_err() {
+                            return;
+                        }
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                };
+                _ = tokio::join!(up, down);
+            });
+        }
+    });
+    address
+}
+
+/// A TLS record has up to 16 KB, and nothing of it can be read before it is whole.
+#[tokio::test]
+async fn a_client_that_sends_a_tls_record_slowly_is_not_cut() {
+    let _permit = acquire(Weight::Node);
+    let pki = Pki::new();
+    let node = start(&pki, "NONE");
+    let mut subscriber = Client::connect(node.mqtt(), &Options::v5("subscriber")).await;
+    subscriber.subscribe("slow", QoS::AtMostOnce).await;
+    for kind in ["TCP Listener with TLS", "Websocket Listener with TLS"] {
+        let broker = trickle(address(&node, kind)).await;
+        let relay = way(kind, &pki, None).relay(broker).await;
+        let mut client = Client::connect(relay, &Options::v5("slow").keep_alive(1)).await;
+        let since = std::time::Instant::now();
+        client.publish("slow", &[b'x'; 16_000], QoS::AtMostOnce).await;
+        assert_eq!(subscriber.message().await.payload.len(), 16_000);
+        assert!(since.elapsed() > Duration::from_secs(3), "twice its patience: {:?}", since.elapsed());
+        assert_eq!(client.closed().await, Some(ReasonCode::KeepAliveTimeout), "once it is silent");
+    }
+}

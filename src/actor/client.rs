@@ -272,7 +272,10 @@ impl Client {
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }
             ClientItem::Timeout => {
-                self.timer_ms = 0;
+                // Another may be set behind this one: only what this connection waits for is over.
+                if now.mono_ms >= self.timer_ms {
+                    self.timer_ms = 0;
+                }
                 self.machine.handle_timeout(now, &mut self.effects);
             }
         }
@@ -352,8 +355,7 @@ impl Client {
         if let Some(due) = self.machine.next_timeout()
             && (self.timer_ms == 0 || due < self.timer_ms)
         {
-            self.timer_ms = due;
-            self.local.set_timer(self.connection.connection, due);
+            self.timer_ms = self.local.set_timer(self.connection.connection, due, self.now.mono_ms);
         }
     }
 

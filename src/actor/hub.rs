@@ -4,8 +4,6 @@
 //! Fan-out crosses threads once per arbiter, not once per subscriber.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +21,7 @@ use super::essential::Essential;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
 use super::queue::{Queue, QueueItem};
+use super::timers::Timers;
 
 pub type HubMail = Mail<HubItem, Hub>;
 pub type ClientMail = Mail<ClientItem, Client>;
@@ -82,7 +81,7 @@ pub struct Local {
     node: Arc<Node>,
     arbiter: usize,
     clients: RefCell<AHashMap<u64, LocalClient>>,
-    timers: RefCell<BinaryHeap<Reverse<(u64, u64)>>>,
+    timers: RefCell<Timers>,
 }
 
 impl Local {
@@ -142,9 +141,9 @@ impl Local {
         }
     }
 
-    /// Asks for `ClientItem::Timeout` at about `due_ms` (monotonic), not before.
-    pub fn set_timer(&self, connection: u64, due_ms: u64) {
-        self.timers.borrow_mut().push(Reverse((due_ms, connection)));
+    /// Asks for `ClientItem::Timeout` at about `due_ms` (monotonic), or sooner where that is far away; tells when.
+    pub fn set_timer(&self, connection: u64, due_ms: u64, now_ms: u64) -> u64 {
+        self.timers.borrow_mut().set(connection, due_ms, now_ms)
     }
 
     fn mail(&self, connection: u64) -> Option<ClientMail> {
@@ -153,14 +152,8 @@ impl Local {
 
     fn fire_timers(&self, now_ms: u64) {
         loop {
-            let due = {
-                let mut timers = self.timers.borrow_mut();
-                match timers.peek() {
-                    Some(Reverse((due, _))) if *due <= now_ms => timers.pop(),
-                    _ => None,
-                }
-            };
-            let Some(Reverse((_, connection))) = due else { break };
+            let due = self.timers.borrow_mut().pop_due(now_ms);
+            let Some(connection) = due else { break };
             if let Some(mail) = self.mail(connection) {
                 mail.post(ClientItem::Timeout);
             }

@@ -19,6 +19,7 @@ pub mod render;
 pub mod retained;
 pub mod shared_subscription;
 pub mod signal_bus;
+pub mod timers;
 pub mod transport;
 
 pub use node::{Node, NodeSettings};

@@ -9,6 +9,10 @@ use bytestring::ByteString;
 pub trait Transport {
     /// Reads into `buffer`; 0 = the peer closed.
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    /// Whether bytes came since the last time, though `poll_read` had nothing to give of them: a part of a TLS record.
+    fn take_heard(&mut self) -> bool {
+        false
+    }
     /// Writes some of `bytes`.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     /// Drives what a transport buffers itself to the socket.

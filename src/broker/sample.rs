@@ -86,6 +86,9 @@ impl Sampled for Sampler {
         metrics.hivemq.wills_current.set(gauge(sums.wills));
         metrics.hivemq.qos0_memory_used_bytes.set(gauge(self.node.qos0_bytes.load(Ordering::Relaxed)));
         metrics.hivemq.qos0_memory_max_bytes.set(gauge(self.node.settings.qos0_total_bytes_max));
+        let aliases = &self.node.settings.session.alias_memory;
+        metrics.hivemq.topic_alias_count.set(gauge(aliases.count()));
+        metrics.hivemq.topic_alias_memory_bytes.set(gauge(aliases.used_bytes()));
         self.raft(metrics);
         let stats = self.storage.stats();
         metrics.own.set_flushes(stats.flushes, stats.flush_seconds_total);

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::actor::NodeSettings;
 use crate::cluster::ClusterSettings;
 use crate::config::Settings;
+use crate::config::settings as config;
 use crate::mqtt::QoS;
 use crate::queue::QueueLimits;
-use crate::session::SessionSettings;
+use crate::session::{AliasMemory, KeepAlivePolicy, RefuseConnections, ServerReference, SessionSettings};
 
 /// Messages in flight to one client at most (spec/hivemq.md 2.5).
 const MAX_INFLIGHT: u16 = 50;
@@ -37,9 +38,13 @@ fn session(settings: &Settings) -> SessionSettings {
         message_expiry_max_s: mqtt.message_expiry_max_s,
         max_packet_size_bytes: mqtt.max_packet_size_bytes,
         server_receive_maximum: mqtt.server_receive_maximum,
-        keep_alive_max_s: mqtt.keep_alive_max_s,
-        keep_alive_allow_unlimited: mqtt.keep_alive_allow_unlimited,
+        keep_alive_policy: keep_alive_policy(mqtt.keep_alive.policy),
+        keep_alive_multiplier_milli: mqtt.keep_alive.multiplier_milli,
         topic_alias_max: if mqtt.topic_alias_enabled { mqtt.topic_alias_max_per_client } else { 0 },
+        sent_topic_alias_max: if mqtt.topic_alias_to_clients_enabled { mqtt.topic_alias_to_clients_max } else { 0 },
+        alias_memory: AliasMemory::default(),
+        response_information: mqtt.response_information.as_deref().map(Into::into),
+        server_reference: mqtt.server_reference.as_ref().map(server_reference),
         subscription_identifiers: mqtt.subscription_identifiers,
         wildcard_subscriptions: mqtt.wildcard_subscriptions,
         shared_subscriptions: mqtt.shared_subscriptions,
@@ -47,11 +52,32 @@ fn session(settings: &Settings) -> SessionSettings {
         retained_messages: mqtt.retained_messages,
         allow_empty_client_id: security.allow_empty_client_id,
         payload_format_validation: security.payload_format_validation,
+        utf8_validation: security.utf8_validation,
         allow_request_problem_information: security.allow_request_problem_information,
         max_client_id_length: restrictions.max_client_id_length,
         max_topic_length: restrictions.max_topic_length,
         no_connect_idle_timeout_ms: restrictions.no_connect_idle_timeout_ms,
         max_inflight: MAX_INFLIGHT,
+    }
+}
+
+fn keep_alive_policy(policy: config::KeepAlivePolicy) -> KeepAlivePolicy {
+    match policy {
+        config::KeepAlivePolicy::HiveMq { max_s, allow_unlimited } => KeepAlivePolicy::HiveMq { max_s, allow_unlimited },
+        config::KeepAlivePolicy::Emqx { server_s } => KeepAlivePolicy::Emqx { server_s },
+        config::KeepAlivePolicy::Mosquitto { max_s } => KeepAlivePolicy::Mosquitto { max_s },
+    }
+}
+
+fn server_reference(server: &config::ServerReference) -> ServerReference {
+    ServerReference {
+        reference: server.reference.as_str().into(),
+        at_shutdown: server.at_shutdown,
+        refuse: match server.refuse {
+            config::RefuseConnections::Never => RefuseConnections::Never,
+            config::RefuseConnections::WhenUnavailable => RefuseConnections::WhenUnavailable,
+            config::RefuseConnections::Always => RefuseConnections::Always,
+        },
     }
 }
 

@@ -14,3 +14,6 @@ pub(super) const NAME_LEN_MAX: usize = 255;
 pub(super) const FILE_PATH_LEN_MAX: usize = 4096;
 /// The election timeout is at least this many heartbeats, or one lost heartbeat starts an election.
 pub(super) const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
+
+/// Bytes of a Server Reference, which must fit into the packets of small clients.
+pub(super) const REFERENCE_LEN_MAX: usize = 1024;

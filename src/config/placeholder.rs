@@ -42,14 +42,14 @@ pub(super) fn expand(raw: &str, env: &dyn Fn(&str) -> Option<String>, report: &R
     complete.then_some(Expanded { text: out.text, source_lines: out.source_lines })
 }
 
-/// Splits at the first `${...}` that closes on its own line: (before, inside, after).
+/// Splits at the first `${...}` that closes on its own line: (before, inside, after). `${{...}}` stays: it is filled in for each client.
 fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     while let Some(found) = text.get(from..)?.find(OPEN) {
         let start = from + found;
         let inside = text.get(start + OPEN.len()..)?;
         match inside.find(['}', '\n']) {
-            Some(end) if inside.as_bytes().get(end) == Some(&b'}') => {
+            Some(end) if inside.as_bytes().get(end) == Some(&b'}') && !inside.starts_with('{') => {
                 return Some((text.get(..start)?, inside.get(..end)?, inside.get(end + 1..)?));
             }
             _ => from = start + OPEN.len(),
@@ -145,6 +145,7 @@ mod tests {
             ("${A\n}", "${A\n}"),
             ("${\n${A}", "${\none"),
             ("é${A}é", "éoneé"),
+            ("${{A}}${A}", "${{A}}one"),
         ];
         for (raw, text) in cases {
             let (expanded, errors) = expand_with_errors(raw);

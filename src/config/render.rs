@@ -4,8 +4,8 @@ use std::fmt::{Display, Write};
 use std::net::SocketAddr;
 
 use super::settings::{
-    AddonSettings, ClientAuthentication, ClusterSettings, HttpListenerKind, ListenerKind, MqttSettings, PersistenceMode,
-    RestrictionSettings, SecuritySettings, Settings,
+    AddonSettings, ClientAuthentication, ClusterSettings, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind,
+    MqttSettings, PersistenceMode, RefuseConnections, RestrictionSettings, SecuritySettings, Settings,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -106,10 +106,27 @@ fn mqtt(out: &mut Page, mqtt: &MqttSettings) {
     }
     out.line("packets/max-packet-size", format_args!("{} bytes", mqtt.max_packet_size_bytes));
     out.line("receive-maximum/server-receive-maximum", mqtt.server_receive_maximum);
-    out.seconds("keep-alive/max-keep-alive", mqtt.keep_alive_max_s);
-    out.line("keep-alive/allow-unlimited", mqtt.keep_alive_allow_unlimited);
+    keep_alive(out, &mqtt.keep_alive);
     out.line("topic-alias/enabled", mqtt.topic_alias_enabled);
     out.line("topic-alias/max-per-client", mqtt.topic_alias_max_per_client);
+    out.line("topic-alias/to-clients/enabled", mqtt.topic_alias_to_clients_enabled);
+    out.line("topic-alias/to-clients/max-per-client", mqtt.topic_alias_to_clients_max);
+    out.line("response-information/template", mqtt.response_information.as_deref().unwrap_or("none"));
+    match &mqtt.server_reference {
+        None => out.line("server-reference/reference", "none"),
+        Some(server) => {
+            out.line("server-reference/reference", &server.reference);
+            out.line("server-reference/at-shutdown", server.at_shutdown);
+            out.line(
+                "server-reference/refuse-connections",
+                match server.refuse {
+                    RefuseConnections::Never => "never",
+                    RefuseConnections::WhenUnavailable => "when-unavailable",
+                    RefuseConnections::Always => "always",
+                },
+            );
+        }
+    }
     out.line("subscription-identifier/enabled", mqtt.subscription_identifiers);
     out.line("wildcard-subscriptions/enabled", mqtt.wildcard_subscriptions);
     out.line("shared-subscriptions/enabled", mqtt.shared_subscriptions);
@@ -117,6 +134,24 @@ fn mqtt(out: &mut Page, mqtt: &MqttSettings) {
     out.line("retained-messages/enabled", mqtt.retained_messages);
     out.line("queued-messages/max-queue-size", mqtt.max_queue_size);
     out.line("queued-messages/strategy", if mqtt.discard_oldest { "discard-oldest" } else { "discard" });
+}
+
+fn keep_alive(out: &mut Page, keep_alive: &KeepAliveSettings) {
+    let (policy, element, limit_s) = match keep_alive.policy {
+        KeepAlivePolicy::HiveMq { max_s, .. } => ("hivemq", "max-keep-alive", Some(max_s)),
+        KeepAlivePolicy::Emqx { server_s } => ("emqx", "server-keep-alive", server_s),
+        KeepAlivePolicy::Mosquitto { max_s } => ("mosquitto", "max-keep-alive", max_s),
+    };
+    out.line("keep-alive/policy", policy);
+    let element = format!("keep-alive/{element}");
+    match limit_s {
+        Some(limit_s) => out.seconds(&element, limit_s),
+        None => out.line(&element, "none"),
+    }
+    if let KeepAlivePolicy::HiveMq { allow_unlimited, .. } = keep_alive.policy {
+        out.line("keep-alive/allow-unlimited", allow_unlimited);
+    }
+    out.line("keep-alive/multiplier", f64::from(keep_alive.multiplier_milli) / 1000.0);
 }
 
 fn security(out: &mut Page, security: &SecuritySettings) {

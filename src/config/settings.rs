@@ -125,10 +125,16 @@ pub struct MqttSettings {
     pub message_expiry_max_s: Option<u32>,
     pub max_packet_size_bytes: u32,
     pub server_receive_maximum: u16,
-    pub keep_alive_max_s: u16,
-    pub keep_alive_allow_unlimited: bool,
+    pub keep_alive: KeepAliveSettings,
     pub topic_alias_enabled: bool,
     pub topic_alias_max_per_client: u16,
+    /// Own elements: aliases from the broker to clients that announce a Topic Alias Maximum.
+    pub topic_alias_to_clients_enabled: bool,
+    pub topic_alias_to_clients_max: u16,
+    /// Own element: the template of the Response Information; `${{clientid}}` stands for the client id.
+    pub response_information: Option<String>,
+    /// Own element.
+    pub server_reference: Option<ServerReference>,
     pub subscription_identifiers: bool,
     pub wildcard_subscriptions: bool,
     pub shared_subscriptions: bool,
@@ -137,6 +143,50 @@ pub struct MqttSettings {
     pub retained_messages: bool,
     pub max_queue_size: u32,
     pub discard_oldest: bool,
+}
+
+/// `<mqtt><keep-alive>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepAliveSettings {
+    pub policy: KeepAlivePolicy,
+    /// Own element: Keep Alives of silence before a connection is closed, in thousandths; at least 1,500.
+    pub multiplier_milli: u32,
+}
+
+/// Own element: whose way of changing the Keep Alive a client asks for. All values in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeepAlivePolicy {
+    HiveMq {
+        max_s: u16,
+        allow_unlimited: bool,
+    },
+    /// `None` changes nothing.
+    Emqx {
+        server_s: Option<u16>,
+    },
+    /// `None` changes and refuses nothing.
+    Mosquitto {
+        max_s: Option<u16>,
+    },
+}
+
+/// `<mqtt><server-reference>`: where clients are sent that cannot stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerReference {
+    pub reference: String,
+    /// A node that stops sends its clients there.
+    pub at_shutdown: bool,
+    pub refuse: RefuseConnections,
+}
+
+/// Which CONNECTs are answered with the Server Reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefuseConnections {
+    Never,
+    /// Those that this node cannot serve now.
+    WhenUnavailable,
+    /// All: the clients of this node are to move.
+    Always,
 }
 
 #[derive(Debug, Clone, PartialEq)]

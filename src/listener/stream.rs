@@ -16,11 +16,19 @@ use crate::actor::Transport;
 pub struct Replay {
     ahead: Bytes,
     stream: TcpStream,
+    /// Bytes came since it was last asked.
+    heard: bool,
+}
+
+/// A socket that tells whether bytes came.
+pub(super) trait Heard {
+    /// Whether bytes came since the last time.
+    fn take_heard(&mut self) -> bool;
 }
 
 impl Replay {
     pub fn new(ahead: Bytes, stream: TcpStream) -> Self {
-        Self { ahead, stream }
+        Self { ahead, stream, heard: false }
     }
 
     /// Waits for the first byte without reading it.
@@ -32,7 +40,10 @@ impl Replay {
 impl AsyncRead for Replay {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+            let before = buffer.filled().len();
+            let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
+            self.heard |= buffer.filled().len() > before;
+            return outcome;
         }
         let count = self.ahead.len().min(buffer.remaining());
         buffer.put_slice(self.ahead.get(..count).unwrap_or_default());
@@ -74,6 +85,16 @@ impl AsyncRead for Socket {
     }
 }
 
+impl Heard for Socket {
+    fn take_heard(&mut self) -> bool {
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_mut().0,
+        };
+        std::mem::take(&mut stream.heard)
+    }
+}
+
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
@@ -111,7 +132,15 @@ impl StreamTransport {
 impl Transport for StreamTransport {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut read = ReadBuf::new(buffer);
-        Pin::new(&mut self.socket).poll_read(cx, &mut read).map_ok(|()| read.filled().len())
+        let outcome = Pin::new(&mut self.socket).poll_read(cx, &mut read).map_ok(|()| read.filled().len());
+        if outcome.is_ready() {
+            self.socket.take_heard();
+        }
+        outcome
+    }
+
+    fn take_heard(&mut self) -> bool {
+        self.socket.take_heard()
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Message, QoS};
 
-/// Subscription Identifiers of the subscriptions that matched, in no particular order, none twice.
+/// Subscription Identifiers of the subscriptions that matched, in no particular order.
 pub type SubscriptionIds = SmallVec<[u32; 2]>;
 
 /// A message as one client is to receive it.

@@ -88,15 +88,12 @@ impl ClientMatch {
         }
     }
 
-    /// Adds an overlapping subscription: the maximum QoS [MQTT-3.3.4-2] and all identifiers [MQTT-3.3.4-4].
+    /// Adds an overlapping subscription: the maximum QoS [MQTT-3.3.4-2] and all identifiers [MQTT-3.3.4-4], one that several
+    /// subscriptions share as often as they do (MQTT 5 section 3.3.4).
     fn merge(&mut self, subscriber: &Subscriber) {
         self.qos = self.qos.max(subscriber.options.qos);
         self.retain_as_published |= subscriber.options.retain_as_published;
-        if let Some(id) = subscriber.identifier
-            && !self.subscription_ids.contains(&id.get())
-        {
-            self.subscription_ids.push(id.get());
-        }
+        self.subscription_ids.extend(subscriber.identifier.map(|id| id.get()));
     }
 }
 

@@ -6,7 +6,7 @@ use super::effect::{Effect, Registration};
 use super::error::Offence;
 use super::keep_alive;
 use super::peer::{PROTOCOL_MAX_PACKET_SIZE_BYTES, Peer};
-use super::settings::SessionSettings;
+use super::settings::{RefuseConnections, SessionSettings};
 use super::will;
 use crate::mqtt::codec::DecodeError;
 use crate::mqtt::packet::{Connack, ConnackProperties, Connect};
@@ -21,6 +21,10 @@ pub(super) struct Terms {
     pub(super) keep_alive_s: u16,
     /// Messages of QoS above 0 that may be in flight to the client.
     pub(super) send_window: usize,
+    /// From the client, as CONNACK announces it.
+    pub(super) topic_alias_max: u16,
+    /// Towards the client.
+    pub(super) sent_topic_alias_max: u16,
     pub(super) connack: ConnackProperties,
 }
 
@@ -39,6 +43,10 @@ pub(super) fn negotiate(
         // [MQTT-4.12.0-1]
         return Err(Offence::AuthenticationMethod);
     }
+    if settings.server_reference.as_ref().is_some_and(|server| server.refuse == RefuseConnections::Always) {
+        return Err(Offence::Moved);
+    }
+    check_text(&connect, settings)?;
     let (client_id, client_id_assigned) = client_id(&connect, settings, assigned_id)?;
     let will = connect.will.map(|w| will::registration(w, &client_id, settings, wall_ms)).transpose()?;
     let requested_expiry_s = match (connect.protocol, connect.clean_start) {
@@ -47,13 +55,18 @@ pub(super) fn negotiate(
         (ProtocolVersion::V3_1 | ProtocolVersion::V3_1_1, false) => u32::MAX,
     };
     let session_expiry_interval_s = requested_expiry_s.min(settings.session_expiry_max_s);
-    let (keep_alive_s, server_keep_alive) = keep_alive::negotiate(connect.keep_alive, connect.protocol, settings);
+    let (keep_alive_s, server_keep_alive) =
+        keep_alive::negotiate(connect.keep_alive, connect.protocol, settings.keep_alive_policy)?;
 
     let mut connack = capabilities(settings);
     connack.session_expiry_interval = (session_expiry_interval_s < requested_expiry_s).then_some(session_expiry_interval_s);
     connack.server_keep_alive = server_keep_alive;
     // [MQTT-3.1.3-7] [MQTT-3.2.2-16]
     connack.assigned_client_identifier = client_id_assigned.then(|| client_id.clone());
+    if connect.properties.request_response_information == Some(true) {
+        // [MQTT-3.1.2-28]
+        connack.response_information = settings.response_information_of(&client_id);
+    }
 
     let receive_maximum = connect.properties.receive_maximum.unwrap_or(u16::MAX);
     let terms = Terms {
@@ -62,6 +75,9 @@ pub(super) fn negotiate(
         session_expiry_interval_s,
         keep_alive_s,
         send_window: usize::from(receive_maximum.min(settings.max_inflight)),
+        topic_alias_max: connack.topic_alias_maximum.unwrap_or(0),
+        // [MQTT-3.1.2-26] [MQTT-3.1.2-27]
+        sent_topic_alias_max: connect.properties.topic_alias_maximum.unwrap_or(0).min(settings.sent_topic_alias_max),
         connack,
     };
     let registration = Registration {
@@ -76,6 +92,15 @@ pub(super) fn negotiate(
         user_properties: connect.properties.user_properties,
     };
     Ok((terms, registration))
+}
+
+/// Refuses control and non-characters where they are not wanted (spec/hivemq.md 1.6).
+fn check_text(connect: &Connect, settings: &SessionSettings) -> Result<(), Offence> {
+    settings.check_text(&connect.client_id, "client identifier")?;
+    settings.check_text(connect.username.as_deref().unwrap_or_default(), "user name")?;
+    let Some(will) = &connect.will else { return Ok(()) };
+    settings.check_text(&will.topic, "will topic")?;
+    settings.check_text(will.properties.response_topic.as_deref().unwrap_or_default(), "response topic of the will")
 }
 
 /// The client id, and whether the server made it (spec/hivemq.md 9.3).
@@ -112,7 +137,8 @@ fn capabilities(settings: &SessionSettings) -> ConnackProperties {
         maximum_qos: (settings.max_qos != QoS::ExactlyOnce).then_some(settings.max_qos),
         retain_available: unless_available(settings.retained_messages),
         maximum_packet_size: (max_packet_size < PROTOCOL_MAX_PACKET_SIZE_BYTES).then_some(max_packet_size),
-        topic_alias_maximum: (settings.topic_alias_max > 0).then_some(settings.topic_alias_max),
+        // spec/hivemq.md 9.2
+        topic_alias_maximum: Some(settings.topic_alias_max).filter(|max| *max > 0 && settings.alias_memory.is_plenty()),
         wildcard_subscription_available: unless_available(settings.wildcard_subscriptions),
         subscription_identifiers_available: unless_available(settings.subscription_identifiers),
         shared_subscription_available: unless_available(settings.shared_subscriptions),
@@ -129,9 +155,19 @@ pub(super) fn accept(peer: &Peer, session_present: bool, properties: ConnackProp
 
 /// CONNACK with a failure, where the version has one for it, and the close behind it [MQTT-3.2.2-7].
 pub(super) fn refuse(peer: &Peer, code: ReasonCode, reason: &str, out: &mut Vec<Effect>) {
+    refuse_towards(peer, (code, None), reason, out);
+}
+
+/// The same with a Server Reference.
+pub(super) fn refuse_towards(
+    peer: &Peer,
+    (code, server_reference): (ReasonCode, Option<ByteString>),
+    reason: &str,
+    out: &mut Vec<Effect>,
+) {
     if let Some(reason_code) = connack_code(code, peer.protocol) {
         let reason_string = (!reason.is_empty()).then(|| ByteString::from(reason));
-        let properties = ConnackProperties { reason_string, ..ConnackProperties::default() };
+        let properties = ConnackProperties { reason_string, server_reference, ..ConnackProperties::default() };
         peer.send(Packet::Connack(Box::new(Connack { session_present: false, reason_code, properties })), out);
     }
     out.push(Effect::Close);

@@ -3,7 +3,7 @@
 use bytestring::ByteString;
 
 use super::effect::{Effect, Registered};
-use super::settings::SessionSettings;
+use super::settings::{KeepAlivePolicy, SessionSettings};
 use super::test_kit::*;
 use crate::mqtt::codec::DecodeError;
 use crate::mqtt::packet::{Connack, ConnackProperties, Connect, Will};
@@ -149,7 +149,7 @@ fn connack_tells_every_restriction() {
         wildcard_subscriptions: false,
         shared_subscriptions: false,
         subscription_identifiers: false,
-        keep_alive_max_s: 30,
+        keep_alive_policy: KeepAlivePolicy::HiveMq { max_s: 30, allow_unlimited: true },
         ..settings()
     };
     let mut rig = Rig::new(restricted);

@@ -13,8 +13,10 @@ use super::keep_alive::KeepAlive;
 use super::machine::Now;
 use super::outbound::Outbound;
 use super::peer::Peer;
+use super::sent_alias::SentAliases;
 use super::settings::SessionSettings;
 use super::subscribe::Answers;
+use super::topic_alias::TopicAliases;
 use crate::mqtt::Packet;
 use crate::mqtt::packet::PacketId;
 
@@ -58,15 +60,15 @@ pub(super) enum Next {
 impl Connected {
     pub(super) fn new(settings: Arc<SessionSettings>, terms: Terms, received: Vec<PacketId>, now: Now) -> Self {
         Self {
-            settings,
             peer: terms.peer,
             client_id: terms.client_id,
             session_expiry_interval_s: terms.session_expiry_interval_s,
-            keep_alive: KeepAlive::new(terms.keep_alive_s, now.mono_ms),
-            inbound: Inbound::resume(received),
-            outbound: Outbound::new(terms.send_window),
+            keep_alive: KeepAlive::new(terms.keep_alive_s, settings.keep_alive_multiplier_milli, now.mono_ms),
+            inbound: Inbound::resume(received, TopicAliases::new(terms.topic_alias_max, &settings.alias_memory)),
+            outbound: Outbound::new(terms.send_window, SentAliases::new(terms.sent_topic_alias_max, &settings.alias_memory)),
             questions: VecDeque::new(),
             last_ticket: 0,
+            settings,
         }
     }
 
@@ -93,7 +95,7 @@ impl Connected {
             Packet::Pubrec(ack) => self.outbound.pubrec(&ack, &self.peer, out),
             Packet::Pubcomp(ack) => self.outbound.pubcomp(&ack, out),
             Packet::Subscribe(subscribe) => self.subscribe(*subscribe, out)?,
-            Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe, out),
+            Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe, out)?,
             // [MQTT-3.12.4-1]
             Packet::Pingreq => _ = self.peer.send(Packet::Pingresp, out),
             Packet::Disconnect(disconnect) => return self.disconnected(&disconnect).map(Next::End),

@@ -48,11 +48,16 @@ fn end(initiator: Initiator, reason_code: Option<ReasonCode>) -> End {
 }
 
 /// DISCONNECT from the server: MQTT 5 only, and only after CONNACK [MQTT-3.14.0-1].
-pub(super) fn send_disconnect(peer: &Peer, reason_code: ReasonCode, reason: &str, out: &mut Vec<Effect>) {
+pub(super) fn send_disconnect(
+    peer: &Peer,
+    (reason_code, server_reference): (ReasonCode, Option<ByteString>),
+    reason: &str,
+    out: &mut Vec<Effect>,
+) {
     if !peer.protocol.is_v5() {
         return;
     }
     let reason_string = (!reason.is_empty()).then(|| ByteString::from(reason));
-    let properties = DisconnectProperties { reason_string, ..DisconnectProperties::default() };
+    let properties = DisconnectProperties { reason_string, server_reference, ..DisconnectProperties::default() };
     peer.send(Packet::Disconnect(Box::new(Disconnect { reason_code, properties })), out);
 }

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::effect::{Effect, Registered, Ticket};
-use super::settings::SessionSettings;
+use super::settings::{KeepAlivePolicy, SessionSettings};
 use super::test_kit::*;
 use crate::mqtt::codec::DecodeError;
 use crate::mqtt::packet::{Auth, AuthProperties, Connack, ConnackProperties, Suback, Unsuback};
@@ -72,9 +72,9 @@ fn a_silent_client_is_ended_after_one_and_a_half_keep_alives() {
         let mut rig = Rig::connected(settings(), wanted);
         rig.advance(7_000);
         rig.machine.handle_bytes(rig.now);
-        let due = rig.now.mono_ms + 7_500;
+        let due = rig.now.mono_ms + 7_501;
         assert_eq!(rig.machine.next_timeout(), Some(due));
-        rig.advance(7_499);
+        rig.advance(7_500);
         assert!(rig.run(Machine::handle_timeout).is_empty());
         rig.advance(1);
         assert_eq!(briefs(&rig.run(Machine::handle_timeout)), ended_by_server(version, ReasonCode::KeepAliveTimeout));
@@ -88,9 +88,10 @@ fn a_silent_client_is_ended_after_one_and_a_half_keep_alives() {
 fn the_server_keep_alive_is_the_one_enforced() {
     let mut wanted = connect(V5);
     wanted.keep_alive = 0;
-    let limited = SessionSettings { keep_alive_max_s: 20, keep_alive_allow_unlimited: false, ..settings() };
+    let limited =
+        SessionSettings { keep_alive_policy: KeepAlivePolicy::HiveMq { max_s: 20, allow_unlimited: false }, ..settings() };
     let rig = Rig::connected(limited, wanted);
-    assert_eq!(rig.machine.next_timeout(), Some(rig.now.mono_ms + 30_000));
+    assert_eq!(rig.machine.next_timeout(), Some(rig.now.mono_ms + 30_001));
 }
 
 #[test]

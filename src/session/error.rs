@@ -23,6 +23,14 @@ pub(super) enum Offence {
     WillPayloadFormatInvalid,
     #[error("authentication method is not supported")]
     AuthenticationMethod,
+    /// MQTT 3 cannot be told of another one.
+    #[error("keep alive is 0 or above the maximum")]
+    KeepAliveRefused,
+    /// Names what has them.
+    #[error("control or non-character in {0}")]
+    Discouraged(&'static str),
+    #[error("all clients are to use another server")]
+    Moved,
     #[error("second CONNECT")]
     SecondConnect,
     #[error("packet that only a server sends")]
@@ -41,6 +49,8 @@ pub(super) enum Offence {
     TopicAliasZero,
     #[error("topic alias is above the maximum")]
     TopicAliasTooLarge,
+    #[error("no memory for more topic aliases")]
+    TopicAliasMemory,
     #[error("topic alias was never set")]
     TopicAliasUnknown,
     #[error("subscription identifier in a PUBLISH from a client")]
@@ -82,6 +92,10 @@ impl Offence {
     pub(super) fn reason_code(self) -> ReasonCode {
         match self {
             Self::ClientIdEmpty | Self::ClientIdTooLong => ReasonCode::ClientIdentifierNotValid,
+            // Mosquitto's "identifier rejected".
+            Self::KeepAliveRefused => ReasonCode::ClientIdentifierNotValid,
+            Self::Discouraged(_) => ReasonCode::MalformedPacket,
+            Self::Moved => ReasonCode::ServerMoved,
             Self::WillTopicInvalid
             | Self::WillTopicTooLong
             | Self::WillTopicReserved
@@ -106,7 +120,7 @@ impl Offence {
             Self::WildcardSubscription => ReasonCode::WildcardSubscriptionsNotSupported,
             Self::SharedSubscription => ReasonCode::SharedSubscriptionsNotSupported,
             Self::SubscriptionIdentifier => ReasonCode::SubscriptionIdentifiersNotSupported,
-            Self::BacklogFull => ReasonCode::QuotaExceeded,
+            Self::BacklogFull | Self::TopicAliasMemory => ReasonCode::QuotaExceeded,
             Self::KeepAliveTimeout => ReasonCode::KeepAliveTimeout,
             Self::Refused(code) => code,
         }

@@ -79,9 +79,9 @@ enum Step {
 
 impl Inbound {
     /// The inbound side of a session that already received these identifiers.
-    pub(super) fn resume(received: Vec<PacketId>) -> Self {
+    pub(super) fn resume(received: Vec<PacketId>, aliases: TopicAliases) -> Self {
         let exchange = |id| (id, Exchange { step: Step::AwaitPubrel, stored: true, counted: false });
-        Self { exchanges: received.into_iter().map(exchange).collect(), ..Self::default() }
+        Self { exchanges: received.into_iter().map(exchange).collect(), aliases, ..Self::default() }
     }
 
     /// Acknowledgements that wait.
@@ -309,7 +309,8 @@ impl Connected {
         if !publish.topic.is_empty() {
             check_topic(&publish.topic, settings)?;
         }
-        let topic = self.inbound.aliases.resolve(publish.topic, alias, settings.topic_alias_max)?;
+        settings.check_text(properties.response_topic.as_deref().unwrap_or_default(), "response topic")?;
+        let topic = self.inbound.aliases.resolve(publish.topic, alias)?;
         // [MQTT-3.2.2-11]
         if publish.qos > settings.max_qos {
             return Err(Offence::QoSNotSupported);
@@ -346,6 +347,7 @@ fn check_topic(topic: &str, settings: &SessionSettings) -> Result<(), Offence> {
     if topic.len() > usize::from(settings.max_topic_length) {
         return Err(Offence::TopicTooLong);
     }
+    settings.check_text(topic, "topic name")?;
     // spec/hivemq.md 4.7
     if topic_name::is_reserved(topic) {
         return Err(Offence::TopicReserved);

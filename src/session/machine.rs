@@ -111,6 +111,11 @@ impl Machine {
         }
     }
 
+    /// The broker does not read for the moment, for a reason of its own, and the peer may have spoken: restarts the keep-alive clock.
+    pub fn handle_unheard(&mut self, now: Now) {
+        self.handle_bytes(now);
+    }
+
     /// The peer sent what is no packet. `connect_version` is the version of a broken CONNECT as far as it could be read; it is
     /// not looked at once a CONNECT was taken. What a refusal is to be encoded in is then `protocol`.
     pub fn handle_decode_error(
@@ -155,10 +160,10 @@ impl Machine {
                     out.push(Effect::End(end::by_server(code)));
                 }
                 // No DISCONNECT before CONNACK [MQTT-3.14.0-1].
-                connect::refuse(&terms.peer, code, reason, out);
+                connect::refuse_towards(&terms.peer, self.settings.redirect_connect(code), reason, out);
             }
             State::Connected(connected) => {
-                end::send_disconnect(&connected.peer, code, reason, out);
+                end::send_disconnect(&connected.peer, self.settings.redirect_disconnect(code), reason, out);
                 if tell_shard {
                     out.push(Effect::End(end::by_server(code)));
                 }
@@ -181,7 +186,7 @@ impl Machine {
             Err(code) => {
                 self.backlog.clear();
                 // [MQTT-3.1.4-6]
-                return connect::refuse(&terms.peer, code, code.name(), out);
+                return connect::refuse_towards(&terms.peer, self.settings.redirect_connect(code), code.name(), out);
             }
         };
         let connack = std::mem::take(&mut terms.connack);
@@ -286,7 +291,8 @@ impl Machine {
             }
             Err(offence) => {
                 self.state = State::Closed;
-                connect::refuse(&peer, offence.reason_code(), &offence.to_string(), out);
+                let refusal = self.settings.redirect_connect(offence.reason_code());
+                connect::refuse_towards(&peer, refusal, &offence.to_string(), out);
             }
         }
     }

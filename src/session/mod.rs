@@ -12,6 +12,7 @@
 //!   keep-alive clock for both;
 //! - it keeps the machine until [`Effect::Close`]: the end of a stream waits in line behind what came before it.
 
+mod alias_memory;
 mod connect;
 mod connected;
 pub mod effect;
@@ -22,6 +23,7 @@ mod keep_alive;
 pub mod machine;
 mod outbound;
 mod peer;
+mod sent_alias;
 pub mod settings;
 mod subscribe;
 mod topic_alias;
@@ -45,10 +47,13 @@ mod pair_test;
 #[cfg(test)]
 mod property_test;
 #[cfg(test)]
+mod reason_test;
+#[cfg(test)]
 mod size_test;
 #[cfg(test)]
 mod subscribe_test;
 
+pub use alias_memory::AliasMemory;
 pub use effect::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket, WillRegistration};
 pub use machine::{Machine, Now};
-pub use settings::SessionSettings;
+pub use settings::{KeepAlivePolicy, RefuseConnections, ServerReference, SessionSettings};

@@ -131,5 +131,5 @@ fn the_keep_alive_stands_still_while_nobody_listens() {
     rig.advance(10_000_000);
     assert!(rig.run(Machine::handle_timeout).is_empty());
     rig.subscribed(1, &[ReasonCode::Success]);
-    assert_eq!(rig.machine.next_timeout(), Some(rig.now.mono_ms + 90_000));
+    assert_eq!(rig.machine.next_timeout(), Some(rig.now.mono_ms + 90_001));
 }

@@ -6,9 +6,12 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
+use bytestring::ByteString;
+
 use super::effect::{AckOutcome, Effect};
 use super::machine::Now;
 use super::peer::{Peer, ack};
+use super::sent_alias::{Choice, SentAliases};
 use crate::mqtt::packet::{PacketId, Publish, PublishAck, PublishProperties};
 use crate::mqtt::{Delivery, Packet, QoS, ReasonCode, Source};
 use crate::signal::DropReason;
@@ -24,6 +27,7 @@ pub(super) struct Outbound {
     in_flight: BTreeMap<PacketId, InFlight>,
     /// The identifier dealt last to a source other than the session's queue.
     last_dealt: u16,
+    aliases: SentAliases,
 }
 
 /// A message under way.
@@ -43,8 +47,8 @@ enum Step {
 }
 
 impl Outbound {
-    pub(super) fn new(window: usize) -> Self {
-        Self { window, in_flight: BTreeMap::new(), last_dealt: u16::MAX }
+    pub(super) fn new(window: usize, aliases: SentAliases) -> Self {
+        Self { window, in_flight: BTreeMap::new(), last_dealt: u16::MAX, aliases }
     }
 
     /// Messages of QoS above 0 that may be sent now.
@@ -68,12 +72,11 @@ impl Outbound {
                 _ => return false,
             },
         };
-        let packet = Packet::Publish(Box::new(publish(&delivery, packet_id, peer, now)));
-        if !peer.fits(&packet) {
+        let Some(packet) = self.within_size(publish(&delivery, packet_id, peer, now), peer) else {
             // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
             out.push(Effect::Dropped { delivery: Box::new(delivery), reason: DropReason::MaximumPacketSizeExceeded });
             return true;
-        }
+        };
         out.push(Effect::Send(packet));
         let Some(packet_id) = packet_id else {
             if delivery.source != Source::Local {
@@ -87,6 +90,26 @@ impl Outbound {
         }
         self.in_flight.insert(packet_id, InFlight { source: delivery.source, step });
         true
+    }
+
+    /// The packet that is to be sent, with a Topic Alias where one serves; `None` where it is too large. An alias stands for a topic
+    /// only once it is sent.
+    fn within_size(&mut self, publish: Publish, peer: &Peer) -> Option<Packet> {
+        let mut choice = self.aliases.choose(&publish.topic);
+        let topic = publish.topic.clone();
+        let mut packet = with_alias(publish, choice);
+        if matches!(choice, Choice::Set(_)) && !peer.fits(&packet) {
+            // Setting the alias is what made it too large, perhaps.
+            choice = Choice::None;
+            if let Packet::Publish(publish) = &mut packet {
+                publish.properties.topic_alias = None;
+            }
+        }
+        if !peer.fits(&packet) {
+            return None;
+        }
+        self.aliases.sent(&topic, choice);
+        Some(packet)
     }
 
     /// PUBREL for a queue entry whose PUBREC is stored, on a new connection [MQTT-4.4.0-1].
@@ -183,6 +206,18 @@ fn queue_packet_id(seq: u64) -> PacketId {
 
 fn send_pubrel(packet_id: PacketId, code: ReasonCode, peer: &Peer, out: &mut Vec<Effect>) {
     peer.send(Packet::Pubrel(ack(packet_id, code)), out);
+}
+
+fn with_alias(mut publish: Publish, choice: Choice) -> Packet {
+    match choice {
+        Choice::None => {}
+        Choice::Use(alias) => {
+            publish.topic = ByteString::new();
+            publish.properties.topic_alias = Some(alias);
+        }
+        Choice::Set(alias) => publish.properties.topic_alias = Some(alias),
+    }
+    Packet::Publish(Box::new(publish))
 }
 
 fn publish(delivery: &Delivery, packet_id: Option<PacketId>, peer: &Peer, now: Now) -> Publish {

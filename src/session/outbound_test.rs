@@ -299,3 +299,86 @@ fn nothing_is_delivered_unless_connected() {
     assert_eq!(rig.deliver(delivery(Q1, Source::Local)), (false, vec![]));
     assert_eq!(rig.machine.send_quota(), 0);
 }
+
+/// A client that takes this many aliases.
+fn aliasing(max: u16) -> crate::mqtt::packet::Connect {
+    let mut wanted = connect(V5);
+    wanted.properties.topic_alias_maximum = Some(max);
+    wanted
+}
+
+/// Topic and alias of what is sent for a QoS 0 message to that topic; `None` where nothing is.
+fn sent_to(rig: &mut Rig, topic: &str, payload_len: usize) -> Option<(String, Option<u16>)> {
+    let message = Arc::new(Message { payload: vec![0; payload_len].into(), ..message(topic, Q0) });
+    let (_, effects) = rig.deliver(Delivery { message, ..delivery(Q0, Source::Local) });
+    match &effects[..] {
+        [Effect::Send(Packet::Publish(p))] => Some((p.topic.to_string(), p.properties.topic_alias)),
+        [Effect::Dropped { .. }] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn plain(topic: &str) -> Option<(String, Option<u16>)> {
+    Some((topic.to_owned(), None))
+}
+
+#[test]
+fn a_topic_sent_again_and_again_is_replaced_by_an_alias() {
+    let mut rig = Rig::connected(settings(), aliasing(1));
+    assert_eq!(sent_to(&mut rig, "long/topic", 0), plain("long/topic"));
+    assert_eq!(sent_to(&mut rig, "long/topic", 0), Some(("long/topic".to_owned(), Some(1))));
+    assert_eq!(sent_to(&mut rig, "long/topic", 0), Some((String::new(), Some(1))));
+    assert_eq!(sent_to(&mut rig, "other/topic", 0), plain("other/topic"));
+    assert_eq!(sent_to(&mut rig, "other/topic", 0), plain("other/topic"), "one alias was announced");
+}
+
+/// [MQTT-3.1.2-27], and the setting.
+#[test]
+fn no_alias_is_sent_where_the_client_announced_none_or_they_are_switched_off() {
+    let off = SessionSettings { sent_topic_alias_max: 0, ..settings() };
+    for (settings, wanted) in
+        [(settings(), connect(V5)), (settings(), aliasing(0)), (off, aliasing(5)), (settings(), connect(V3))]
+    {
+        let mut rig = Rig::connected(settings, wanted);
+        for _ in 0..4 {
+            assert_eq!(sent_to(&mut rig, "long/topic", 0), plain("long/topic"));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_was_too_large_sets_no_alias() {
+    let mut wanted = aliasing(5);
+    wanted.properties.maximum_packet_size = Some(60);
+    let mut rig = Rig::connected(settings(), wanted);
+    assert_eq!(sent_to(&mut rig, "long/topic", 0), plain("long/topic"));
+    assert_eq!(sent_to(&mut rig, "long/topic", 100), None);
+    // 45 + 10 + 2 + 1 + 2: fits as it is, and not with the property.
+    assert_eq!(sent_to(&mut rig, "long/topic", 45), plain("long/topic"));
+    assert_eq!(sent_to(&mut rig, "long/topic", 0), Some(("long/topic".to_owned(), Some(1))));
+    // Without its topic, more fits.
+    assert_eq!(sent_to(&mut rig, "long/topic", 50), Some((String::new(), Some(1))));
+    assert_eq!(sent_to(&mut rig, "long/topic", 60), None);
+}
+
+/// MQTT 5 section 3.3.2.3.4: aliases end with their connection; a resend names its topic.
+#[test]
+fn a_resend_on_a_new_connection_carries_its_topic() {
+    let mut wanted = persistent(V5);
+    wanted.properties.topic_alias_maximum = Some(5);
+    for dup in [false, true] {
+        let mut rig = Rig::connected(settings(), wanted.clone());
+        let topics: Vec<_> = (1..=3)
+            .map(|seq| {
+                let message = Arc::new(message("long/topic", Q1));
+                let (_, effects) = rig.deliver(Delivery { message, dup, ..delivery(Q1, Source::Queue { seq }) });
+                match &effects[..] {
+                    [Effect::Send(Packet::Publish(p))] => (p.dup, p.topic.to_string(), p.properties.topic_alias),
+                    other => panic!("{other:?}"),
+                }
+            })
+            .collect();
+        let topic = || "long/topic".to_owned();
+        assert_eq!(topics, [(dup, topic(), None), (dup, topic(), Some(1)), (dup, String::new(), Some(1))]);
+    }
+}

@@ -55,6 +55,11 @@ impl Peer {
             user_properties.clear();
             fits = self.fits(&packet);
         }
+        if !fits && let Packet::Connack(connack) = &mut packet {
+            // A server need not send it (MQTT 5 section 3.1.2.11.6).
+            connack.properties.response_information = None;
+            fits = self.fits(&packet);
+        }
         if fits {
             out.push(Effect::Send(packet));
         }

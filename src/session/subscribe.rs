@@ -30,6 +30,7 @@ impl Connected {
 
     /// The filter, and the options with the QoS that is granted [MQTT-3.8.4-7].
     fn check_request(&self, request: &SubscriptionRequest) -> Result<(SubscriptionFilter, SubscriptionOptions), Offence> {
+        self.settings.check_text(&request.filter, "topic filter")?;
         if request.filter.len() > usize::from(self.settings.max_topic_length) {
             return Err(Offence::FilterTooLong);
         }
@@ -75,10 +76,11 @@ impl Connected {
     }
 
     /// What is no Topic Filter cannot have been subscribed to, so it is answered here.
-    pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe, out: &mut Vec<Effect>) {
+    pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe, out: &mut Vec<Effect>) -> Result<(), Offence> {
         let mut filters = Vec::with_capacity(unsubscribe.filters.len());
         let mut answers = Answers::with_capacity(unsubscribe.filters.len());
         for text in &unsubscribe.filters {
+            self.settings.check_text(text, "topic filter")?;
             match SubscriptionFilter::parse(text) {
                 Ok(filter) => {
                     filters.push(filter);
@@ -89,10 +91,11 @@ impl Connected {
         }
         if filters.is_empty() {
             self.send_unsuback(unsubscribe.packet_id, answers, &[], out);
-            return;
+            return Ok(());
         }
         let ticket = self.ask(Question::Unsubscribe(unsubscribe.packet_id, answers));
         out.push(Effect::Unsubscribe { ticket, filters });
+        Ok(())
     }
 
     /// The outside's answer to an UNSUBSCRIBE.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 
+use super::alias_memory::AliasMemory;
 use super::effect::{Effect, End, Registered, Registration, Ticket};
 use super::machine::{Machine, Now};
-use super::settings::SessionSettings;
+use super::settings::{KeepAlivePolicy, SessionSettings};
 use crate::mqtt::packet::{
     Connack, Connect, ConnectProperties, Disconnect, DisconnectProperties, PacketId, Publish, PublishAck, PublishProperties,
     Subscribe, SubscriptionOptions, SubscriptionRequest, Unsubscribe, Will, WillProperties,
@@ -32,9 +33,13 @@ pub(super) fn settings() -> SessionSettings {
         message_expiry_max_s: None,
         max_packet_size_bytes: 268_435_460,
         server_receive_maximum: 10,
-        keep_alive_max_s: 65_535,
-        keep_alive_allow_unlimited: true,
+        keep_alive_policy: KeepAlivePolicy::HiveMq { max_s: 65_535, allow_unlimited: true },
+        keep_alive_multiplier_milli: 1500,
         topic_alias_max: 5,
+        sent_topic_alias_max: 16,
+        alias_memory: AliasMemory::default(),
+        response_information: None,
+        server_reference: None,
         subscription_identifiers: true,
         wildcard_subscriptions: true,
         shared_subscriptions: true,
@@ -42,6 +47,7 @@ pub(super) fn settings() -> SessionSettings {
         retained_messages: true,
         allow_empty_client_id: true,
         payload_format_validation: false,
+        utf8_validation: true,
         allow_request_problem_information: true,
         max_client_id_length: 65_535,
         max_topic_length: 65_535,

@@ -1,43 +1,54 @@
-//! Topic Aliases from the client (MQTT 5 section 3.3.2.3.4). Towards clients none are used (spec/hivemq.md 2.5).
+//! Topic Aliases from the client (MQTT 5 section 3.3.2.3.4). Those towards clients are in `sent_alias`.
+
+use std::collections::BTreeMap;
 
 use bytestring::ByteString;
 
+use super::alias_memory::{AliasMemory, Held};
 use super::error::Offence;
 
 /// The aliases of one connection; they end with it [MQTT-3.3.2-7].
 #[derive(Debug, Default)]
 pub(super) struct TopicAliases {
-    /// By alias - 1, as long as the highest alias used.
-    topics: Vec<ByteString>,
+    /// As CONNACK announced it.
+    max: u16,
+    topics: BTreeMap<u16, ByteString>,
+    held: Held,
 }
 
 impl TopicAliases {
+    /// No alias is set; `max` is what CONNACK announces.
+    pub(super) fn new(max: u16, memory: &AliasMemory) -> Self {
+        Self { max, topics: BTreeMap::new(), held: memory.hold() }
+    }
+
     /// The topic that a PUBLISH means: its own, which an alias then stands for, or what the alias stands for.
     ///
     /// # Errors
-    /// An alias of 0, above `max`, or never set; no topic at all.
-    pub(super) fn resolve(&mut self, topic: ByteString, alias: Option<u16>, max: u16) -> Result<ByteString, Offence> {
+    /// An alias of 0, above the maximum, or never set; no topic at all; no memory for one more.
+    pub(super) fn resolve(&mut self, topic: ByteString, alias: Option<u16>) -> Result<ByteString, Offence> {
         let Some(alias) = alias else {
             return if topic.is_empty() { Err(Offence::TopicMissing) } else { Ok(topic) };
         };
         // [MQTT-3.3.2-8]
-        let index = usize::from(alias.checked_sub(1).ok_or(Offence::TopicAliasZero)?);
+        if alias == 0 {
+            return Err(Offence::TopicAliasZero);
+        }
         // [MQTT-3.3.2-9]
-        if alias > max {
+        if alias > self.max {
             return Err(Offence::TopicAliasTooLarge);
         }
         if topic.is_empty() {
-            return match self.topics.get(index) {
-                Some(known) if !known.is_empty() => Ok(known.clone()),
-                _ => Err(Offence::TopicAliasUnknown),
-            };
+            return self.topics.get(&alias).cloned().ok_or(Offence::TopicAliasUnknown);
         }
-        if self.topics.len() <= index {
-            self.topics.resize(index + 1, ByteString::new());
+        // A copy of its own: the topic is a slice of a read buffer that it must not keep alive.
+        let before = self.topics.insert(alias, ByteString::from(&*topic));
+        if let Some(before) = before {
+            self.held.give_back(&before);
         }
-        if let Some(slot) = self.topics.get_mut(index) {
-            // A copy of its own: the topic is a slice of a read buffer that it must not keep alive.
-            *slot = ByteString::from(&*topic);
+        // spec/hivemq.md 9.8
+        if !self.held.take(&topic) {
+            return Err(Offence::TopicAliasMemory);
         }
         Ok(topic)
     }
@@ -47,9 +58,12 @@ impl TopicAliases {
 mod tests {
     use super::*;
 
+    fn aliases(max: u16) -> TopicAliases {
+        TopicAliases::new(max, &AliasMemory::default())
+    }
+
     #[test]
     fn an_alias_stands_for_the_last_topic_it_was_sent_with() {
-        let max = 5;
         let table: &[(&str, Option<u16>, Result<&str, Offence>)] = &[
             ("a", None, Ok("a")),
             ("", None, Err(Offence::TopicMissing)),
@@ -67,16 +81,32 @@ mod tests {
             ("a", Some(6), Err(Offence::TopicAliasTooLarge)),
             ("", Some(6), Err(Offence::TopicAliasTooLarge)),
         ];
-        let mut aliases = TopicAliases::default();
+        let mut aliases = aliases(5);
         for (i, (topic, alias, want)) in table.iter().enumerate() {
-            let got = aliases.resolve(ByteString::from_static(topic), *alias, max);
+            let got = aliases.resolve(ByteString::from_static(topic), *alias);
             assert_eq!(got.as_deref(), want.as_deref(), "row {i}");
         }
     }
 
     #[test]
     fn no_alias_is_taken_where_they_are_off() {
-        let got = TopicAliases::default().resolve(ByteString::from_static("a"), Some(1), 0);
-        assert_eq!(got, Err(Offence::TopicAliasTooLarge));
+        assert_eq!(aliases(0).resolve(ByteString::from_static("a"), Some(1)), Err(Offence::TopicAliasTooLarge));
+    }
+
+    #[test]
+    fn aliases_beyond_the_hard_limit_of_the_node_are_refused_and_give_their_memory_back_with_their_connection() {
+        let memory = AliasMemory::new(0, 1000);
+        let topic = ByteString::from("t".repeat(400));
+        let mut one = TopicAliases::new(5, &memory);
+        let mut other = TopicAliases::new(5, &memory);
+        assert!(one.resolve(topic.clone(), Some(1)).is_ok());
+        // Set anew, it takes its own place.
+        assert!(one.resolve(topic.clone(), Some(1)).is_ok());
+        assert!(other.resolve(topic.clone(), Some(1)).is_ok());
+        assert_eq!(other.resolve(topic.clone(), Some(2)), Err(Offence::TopicAliasMemory));
+        drop(other);
+        assert!(one.resolve(topic, Some(2)).is_ok());
+        drop(one);
+        assert_eq!(memory.used_bytes(), 0);
     }
 }

@@ -54,6 +54,9 @@ hivemq_metrics! {
     sessions_persistent_active: Gauge "sessions.persistent.active";
     qos0_memory_used_bytes: Gauge "qos-0-memory.used";
     qos0_memory_max_bytes: Gauge "qos-0-memory.max";
+    /// Aliases of both directions.
+    topic_alias_count: Gauge "topic-alias.count.total";
+    topic_alias_memory_bytes: Gauge "topic-alias.memory.usage";
 
     cluster_nodes: Gauge "cluster.nodes.count";
     /// Cores the process may use; HiveMQ's licence count has no counterpart.

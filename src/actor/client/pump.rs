@@ -74,6 +74,10 @@ impl Pump {
                 Poll::Ready(Ok(count)) => {
                     client.local.node().metrics.transferred(0, count);
                     client.out.advance(count);
+                    if !client.writable {
+                        // Not read because of what it has to take first (`read`), and taking it.
+                        client.machine.handle_unheard(client.now);
+                    }
                 }
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(peer = ?client.accepted.peer, %error, "cannot write");
@@ -96,6 +100,8 @@ impl Pump {
             let outcome = READ_BUFFER.with_borrow_mut(|buffer| match client.transport.poll_read(cx, buffer) {
                 Poll::Ready(Ok(0)) => Some(false),
                 Poll::Ready(Ok(count)) => {
+                    // Not the turn's: the clock of Keep Alive starts where the bytes came.
+                    client.now = clock::now();
                     client.on_bytes(buffer.get(..count).unwrap_or_default(), ctx);
                     Some(true)
                 }
@@ -106,7 +112,12 @@ impl Pump {
                 Poll::Pending => None,
             });
             match outcome {
-                None => return false,
+                None => {
+                    if client.transport.take_heard() {
+                        client.machine.handle_bytes(client.now);
+                    }
+                    return false;
+                }
                 Some(true) => {}
                 Some(false) => {
                     client.on_closed(ctx);
@@ -139,6 +150,7 @@ impl ActorFuture<Client> for Pump {
         let mut more = false;
         if !client.closing && !client.gone {
             if client.local.node().is_pressed() {
+                client.machine.handle_unheard(client.now);
                 if !self.paused {
                     self.paused = true;
                     ctx.run_later(PAUSE, |client, _| client.wake());

@@ -5,7 +5,9 @@ use super::*;
 use crate::config::diagnostic::{Diagnostic, Level};
 use crate::config::placeholder::expand;
 use crate::config::render;
-use crate::config::settings::{ClientAuthentication, HttpListenerKind, ListenerKind};
+use crate::config::settings::{
+    ClientAuthentication, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, RefuseConnections,
+};
 use crate::config::tls::fixture::{Ca, put};
 use crate::config::{entity, from_bytes};
 
@@ -74,6 +76,7 @@ fn every_element_of_a_type_refuses_other_types_and_names_line_and_path() {
             Kind::Flag { .. } => &["", "yes", "TRUE", "2", "<true/>"],
             Kind::Number(_) => &["", "ten", "1.5", "1 0", "0x10", "+", "-", "<x/>"],
             Kind::Rate => &["", "fast", "0", "-1", "NaN", "inf"],
+            Kind::Multiplier => &["", "slow", "0", "1", "1.499", "10.01", "NaN", "inf"],
             Kind::Choice(_) => &["", "other"],
             Kind::Text => &["", "<x/>"],
         };
@@ -120,7 +123,11 @@ fn defaults_are_those_of_the_tables() {
     let s = settings("");
     let mqtt = &s.mqtt;
     assert_eq!((mqtt.session_expiry_max_s, mqtt.message_expiry_max_s, mqtt.max_packet_size_bytes), (u32::MAX, None, 268_435_460));
-    assert_eq!((mqtt.server_receive_maximum, mqtt.keep_alive_max_s, mqtt.keep_alive_allow_unlimited), (10, 65_535, true));
+    assert_eq!(mqtt.server_receive_maximum, 10);
+    let hivemq = KeepAlivePolicy::HiveMq { max_s: 65_535, allow_unlimited: true };
+    assert_eq!(mqtt.keep_alive, KeepAliveSettings { policy: hivemq, multiplier_milli: 1500 });
+    assert_eq!((mqtt.topic_alias_to_clients_enabled, mqtt.topic_alias_to_clients_max), (true, 16));
+    assert_eq!((&mqtt.response_information, &mqtt.server_reference), (&None, &None));
     assert_eq!((mqtt.topic_alias_enabled, mqtt.topic_alias_max_per_client), (true, 5));
     assert!(mqtt.subscription_identifiers && mqtt.wildcard_subscriptions && mqtt.shared_subscriptions && mqtt.retained_messages);
     assert_eq!((mqtt.max_qos, mqtt.max_queue_size, mqtt.discard_oldest), (2, 1000, false));
@@ -168,6 +175,17 @@ fn values_arrive_in_the_settings() {
         ("mqtt/keep-alive/max-keep-alive", "60", "keep-alive/max-keep-alive 60 s"),
         ("mqtt/keep-alive/max-keep-alive", "0", "keep-alive/max-keep-alive 65535 s"),
         ("mqtt/keep-alive/allow-unlimited", "false", "keep-alive/allow-unlimited false"),
+        ("mqtt/keep-alive/policy", "emqx", "keep-alive/server-keep-alive none"),
+        ("mqtt/keep-alive/policy", "mosquitto", "keep-alive/max-keep-alive none"),
+        ("mqtt/keep-alive/policy", "hivemq", "keep-alive/max-keep-alive 65535 s"),
+        ("mqtt/keep-alive/multiplier", "2.25", "keep-alive/multiplier 2.25"),
+        ("mqtt/keep-alive/multiplier", "10", "keep-alive/multiplier 10"),
+        ("mqtt/topic-alias/to-clients/enabled", "false", "topic-alias/to-clients/enabled false"),
+        ("mqtt/topic-alias/to-clients/max-per-client", "9", "topic-alias/to-clients/max-per-client 9"),
+        ("mqtt/response-information/template", "re/${{clientid}}", "response-information/template re/${{clientid}}"),
+        ("mqtt/server-reference/reference", "a:1883 b", "server-reference/reference a:1883 b"),
+        ("mqtt/server-reference/reference", "a", "server-reference/at-shutdown true"),
+        ("mqtt/server-reference/reference", "a", "server-reference/refuse-connections never"),
         ("mqtt/topic-alias/enabled", "0", "topic-alias/enabled false"),
         ("mqtt/topic-alias/max-per-client", "0", "topic-alias/max-per-client 1"),
         ("mqtt/topic-alias/max-per-client", "70000", "topic-alias/max-per-client 65535"),
@@ -218,6 +236,70 @@ fn values_arrive_in_the_settings() {
         let lines: Vec<String> = rendered.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert!(lines.iter().any(|line| line == shown), "{path} = {content}: no {shown:?} in\n{rendered}");
     }
+}
+
+#[test]
+fn keep_alive_policies_take_the_elements_of_their_broker() {
+    let hivemq = |max_s, allow_unlimited| KeepAlivePolicy::HiveMq { max_s, allow_unlimited };
+    let cases = [
+        ("", hivemq(65_535, true)),
+        ("<max-keep-alive>10</max-keep-alive><allow-unlimited>false</allow-unlimited>", hivemq(10, false)),
+        ("<policy>HiveMQ</policy>", hivemq(65_535, true)),
+        ("<policy>emqx</policy>", KeepAlivePolicy::Emqx { server_s: None }),
+        ("<policy>emqx</policy><server-keep-alive>10</server-keep-alive>", KeepAlivePolicy::Emqx { server_s: Some(10) }),
+        // A template's defaults of HiveMQ's elements say nothing.
+        (
+            "<policy>emqx</policy><max-keep-alive>65535</max-keep-alive><allow-unlimited>true</allow-unlimited>",
+            KeepAlivePolicy::Emqx { server_s: None },
+        ),
+        ("<policy>mosquitto</policy>", KeepAlivePolicy::Mosquitto { max_s: None }),
+        ("<policy>mosquitto</policy><max-keep-alive>10</max-keep-alive>", KeepAlivePolicy::Mosquitto { max_s: Some(10) }),
+        (
+            "<policy>mosquitto</policy><max-keep-alive>65535</max-keep-alive><allow-unlimited>true</allow-unlimited>",
+            KeepAlivePolicy::Mosquitto { max_s: Some(65_535) },
+        ),
+    ];
+    for (inside, policy) in cases {
+        let outcome = check_text(&file(&nest("mqtt/keep-alive", inside)));
+        assert!(outcome.warnings.is_empty(), "{inside}: {:?}", outcome.warnings);
+        let settings = outcome.settings.unwrap_or_else(|| panic!("{inside}: {:?}", outcome.errors));
+        assert_eq!(settings.mqtt.keep_alive, KeepAliveSettings { policy, multiplier_milli: 1500 }, "{inside}");
+    }
+}
+
+#[test]
+fn keep_alive_elements_that_contradict_the_policy_are_refused_with_a_way_out() {
+    let cases = [
+        ("<server-keep-alive>10</server-keep-alive>", "server-keep-alive", "set <policy>emqx</policy>, or use <max-keep-alive>"),
+        ("<policy>mosquitto</policy><server-keep-alive>10</server-keep-alive>", "server-keep-alive", "the policy is mosquitto"),
+        ("<policy>emqx</policy><max-keep-alive>10</max-keep-alive>", "max-keep-alive", "use <server-keep-alive>"),
+        ("<policy>emqx</policy><allow-unlimited>false</allow-unlimited>", "allow-unlimited", "set <server-keep-alive>"),
+        ("<policy>mosquitto</policy><allow-unlimited>false</allow-unlimited>", "allow-unlimited", "set <max-keep-alive>"),
+    ];
+    for (inside, element, way_out) in cases {
+        let found = error(&file(&nest("mqtt/keep-alive", inside)));
+        assert!(found.starts_with(&format!("c.xml:3: <mqtt/keep-alive/{element}>: ")) && found.contains(way_out), "{found}");
+    }
+}
+
+#[test]
+fn response_information_and_server_reference_are_checked() {
+    let template = |text: &str| nest("mqtt/response-information/template", text);
+    assert_eq!(settings(&template("responses")).mqtt.response_information.as_deref(), Some("responses"));
+    for wrong in ["$SYS/${{clientid}}", "a/+/b", "#", "a/${{username}}", "a/${{clientid}"] {
+        let found = error(&file(&template(wrong)));
+        assert!(found.contains("allowed: the start of a topic name"), "{found}");
+    }
+    let missing = error(&file("<mqtt><response-information/></mqtt>"));
+    assert!(missing.contains("add <template>responses/${{clientid}}</template>"), "{missing}");
+
+    let server = "<reference>a:1883 b</reference><at-shutdown>false</at-shutdown><refuse-connections>always</refuse-connections>";
+    let server = settings(&nest("mqtt/server-reference", server)).mqtt.server_reference.unwrap();
+    assert_eq!((server.reference.as_str(), server.at_shutdown, server.refuse), ("a:1883 b", false, RefuseConnections::Always));
+    let missing = error(&file("<mqtt><server-reference><at-shutdown>true</at-shutdown></server-reference></mqtt>"));
+    assert!(missing.contains("the element <reference> is missing"), "{missing}");
+    let long = error(&file(&nest("mqtt/server-reference/reference", &"x".repeat(1025))));
+    assert!(long.contains("allowed: up to 1024 bytes"), "{long}");
 }
 
 #[test]
@@ -596,7 +678,6 @@ fn http_listeners_come_from_all_their_sections_once_enabled() {
 #[test]
 fn what_has_no_effect_says_so() {
     let cases = [
-        ("security/utf8-validation/enabled", "true", "security/utf8-validation", Level::Warning),
         ("security/rest-api-audit-log/enabled", "true", "security/rest-api-audit-log", Level::Warning),
         ("security/control-center-audit-log/enabled", "true", "security/control-center-audit-log", Level::Warning),
         ("restrictions/incoming-bandwidth-throttling", "5", "restrictions/incoming-bandwidth-throttling", Level::Warning),

@@ -55,7 +55,6 @@ pub(super) const NOTICES: &[Notice] = &[
     no_effect("listeners/websocket-listener/allow-extensions").unless_value("false"),
     no_effect("listeners/tls-websocket-listener/allow-extensions").unless_value("false"),
     // MQTT, security, restrictions.
-    no_effect("security/utf8-validation"),
     no_effect("security/control-center-audit-log"),
     no_effect("security/rest-api-audit-log"),
     no_effect("restrictions/incoming-bandwidth-throttling").unless_value("0"),

@@ -2,6 +2,7 @@
 
 use super::rules::MESSAGE_EXPIRY_UNLIMITED;
 use super::view::View;
+use super::{keep_alive, response};
 use crate::config::settings::{MqttSettings, RestrictionSettings, SecuritySettings};
 
 pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
@@ -14,10 +15,13 @@ pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
             .and_then(|s| u32::try_from(s).ok()),
         max_packet_size_bytes: mqtt.u32_or_max("packets/max-packet-size"),
         server_receive_maximum: mqtt.u16_or_max("receive-maximum/server-receive-maximum"),
-        keep_alive_max_s: mqtt.u16_or_max("keep-alive/max-keep-alive"),
-        keep_alive_allow_unlimited: mqtt.flag("keep-alive/allow-unlimited"),
+        keep_alive: keep_alive::read(&mqtt.at("keep-alive")),
         topic_alias_enabled: mqtt.flag("topic-alias/enabled"),
         topic_alias_max_per_client: mqtt.u16_or_max("topic-alias/max-per-client"),
+        topic_alias_to_clients_enabled: mqtt.flag("topic-alias/to-clients/enabled"),
+        topic_alias_to_clients_max: mqtt.u16_or_max("topic-alias/to-clients/max-per-client"),
+        response_information: response::information(&mqtt.at("response-information")),
+        server_reference: response::server_reference(&mqtt.at("server-reference")),
         subscription_identifiers: mqtt.flag("subscription-identifier/enabled"),
         wildcard_subscriptions: mqtt.flag("wildcard-subscriptions/enabled"),
         shared_subscriptions: mqtt.flag("shared-subscriptions/enabled"),

@@ -15,6 +15,8 @@ pub(in crate::config) enum Kind {
     Number(Number),
     /// A number above 0, with a fraction or not.
     Rate,
+    /// A number from [`MULTIPLIER_MIN`] to [`MULTIPLIER_MAX`], with a fraction or not.
+    Multiplier,
     /// One of the words; the first is the default.
     Choice(&'static [&'static str]),
     Text,
@@ -122,6 +124,9 @@ const U32_MAX: i64 = 4_294_967_295;
 pub(in crate::config) const MESSAGE_EXPIRY_UNLIMITED: i64 = U32_MAX + 1;
 /// Stands for "no limit".
 pub(in crate::config) const CONNECTIONS_UNLIMITED: i64 = -1;
+/// One and a half Keep Alives is when the specification wants a silent client closed [MQTT-3.1.2-22]: never before.
+pub(in crate::config) const MULTIPLIER_MIN: f64 = 1.5;
+pub(in crate::config) const MULTIPLIER_MAX: f64 = 10.0;
 const PACKET_SIZE_MIN: i64 = 15;
 const PACKET_SIZE_MAX: i64 = 268_435_460;
 
@@ -256,9 +261,23 @@ const MQTT: &[Rule] = &[
     section("mqtt/keep-alive"),
     clamped("mqtt/keep-alive/max-keep-alive", 1, U16_MAX, U16_MAX, |_| U16_MAX),
     flag("mqtt/keep-alive/allow-unlimited", true),
+    // Own elements.
+    choice("mqtt/keep-alive/policy", &["hivemq", "emqx", "mosquitto"]),
+    strict("mqtt/keep-alive/server-keep-alive", 1, U16_MAX, None),
+    Rule { path: "mqtt/keep-alive/multiplier", kind: Kind::Multiplier, many: false },
     section("mqtt/topic-alias"),
     flag("mqtt/topic-alias/enabled", true),
     clamped("mqtt/topic-alias/max-per-client", 1, U16_MAX, 5, |v| if v < 1 { 1 } else { U16_MAX }),
+    // Own elements.
+    section("mqtt/topic-alias/to-clients"),
+    flag("mqtt/topic-alias/to-clients/enabled", true),
+    strict("mqtt/topic-alias/to-clients/max-per-client", 1, U16_MAX, Some(16)),
+    section("mqtt/response-information"),
+    text("mqtt/response-information/template"),
+    section("mqtt/server-reference"),
+    text("mqtt/server-reference/reference"),
+    flag("mqtt/server-reference/at-shutdown", true),
+    choice("mqtt/server-reference/refuse-connections", &["never", "when-unavailable", "always"]),
     section("mqtt/subscription-identifier"),
     flag("mqtt/subscription-identifier/enabled", true),
     section("mqtt/wildcard-subscriptions"),

@@ -1,6 +1,6 @@
 //! Reads one value by its rule.
 
-use super::rules::{Kind, Number};
+use super::rules::{Kind, MULTIPLIER_MAX, MULTIPLIER_MIN, Number};
 
 /// What came of a value.
 pub(super) enum Reading<T> {
@@ -52,6 +52,12 @@ pub(super) fn is_rate(text: &str) -> bool {
     text.parse::<f64>().is_ok_and(|rate| rate.is_finite() && rate > 0.0)
 }
 
+/// Reads a multiplier as thousandths; what is finer than that is rounded.
+pub(super) fn multiplier_milli(text: &str) -> Option<u32> {
+    let value = text.parse::<f64>().ok().filter(|value| (MULTIPLIER_MIN..=MULTIPLIER_MAX).contains(value))?;
+    format!("{:.0}", value * 1000.0).parse().ok()
+}
+
 /// Says in a message what an element may hold.
 pub(super) fn allowed(kind: &Kind) -> String {
     match kind {
@@ -60,6 +66,7 @@ pub(super) fn allowed(kind: &Kind) -> String {
         Kind::Number(Number { min, max: i64::MAX, .. }) => format!("a whole number of at least {min}"),
         Kind::Number(Number { min, max, .. }) => format!("a whole number from {min} to {max}"),
         Kind::Rate => "a number above 0".to_owned(),
+        Kind::Multiplier => format!("a number from {MULTIPLIER_MIN} to {MULTIPLIER_MAX}"),
         Kind::Choice(words) => words.join(" or "),
         Kind::Text | Kind::Secret => "text that is not empty".to_owned(),
     }

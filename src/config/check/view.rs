@@ -109,6 +109,11 @@ impl<'a> View<'a> {
         found.or(words.first().copied()).unwrap_or("")
     }
 
+    /// A multiplier in thousandths; `None` where it is absent or wrong.
+    pub(super) fn multiplier_milli(&self, relative: &str) -> Option<u32> {
+        self.at(relative).element.and_then(|element| value::multiplier_milli(&element.text))
+    }
+
     /// The element's text; `None` where it is absent or empty.
     pub(super) fn own_text(&self) -> Option<&'a str> {
         self.element.map(|element| element.text.as_str()).filter(|text| !text.is_empty())

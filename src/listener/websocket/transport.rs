@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frame::{self, Control, Decoder};
 use crate::actor::Transport;
+use crate::listener::stream::Heard;
 
 /// Payload put into one frame at most, bytes.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
@@ -78,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketTransport<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Transport for WebSocketTransport<S> {
+impl<S: AsyncRead + AsyncWrite + Heard + Unpin> Transport for WebSocketTransport<S> {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         for _ in 0..READS_MAX {
             if self.read_closed {
@@ -90,7 +91,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport for WebSocketTransport<S> {
             }
             let mut read = ReadBuf::new(buffer);
             match Pin::new(&mut self.socket).poll_read(cx, &mut read) {
-                Poll::Ready(Ok(())) => {}
+                // What is in whole frames tells for itself: a ping is no sign of life of the MQTT client.
+                Poll::Ready(Ok(())) => _ = self.socket.take_heard(),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,
             }
@@ -117,6 +119,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport for WebSocketTransport<S> {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn take_heard(&mut self) -> bool {
+        self.socket.take_heard()
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

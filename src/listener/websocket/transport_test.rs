@@ -15,7 +15,14 @@ fn client_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     [&[first, 0x80 | u8::try_from(payload.len()).unwrap(), 0, 0, 0, 0][..], payload].concat()
 }
 
-async fn read<S: AsyncRead + AsyncWrite + Unpin>(transport: &mut WebSocketTransport<S>) -> io::Result<Vec<u8>> {
+/// Has whole bytes only.
+impl Heard for DuplexStream {
+    fn take_heard(&mut self) -> bool {
+        false
+    }
+}
+
+async fn read<S: AsyncRead + AsyncWrite + Heard + Unpin>(transport: &mut WebSocketTransport<S>) -> io::Result<Vec<u8>> {
     let mut buffer = [0; 64];
     let count = poll_fn(|cx| transport.poll_read(cx, &mut buffer)).await?;
     Ok(buffer[..count].to_vec())
