@@ -243,9 +243,19 @@ impl Client {
     pub async fn try_subscribe(&mut self, filter: &str, qos: QoS) -> Result<ReasonCode, Gone> {
         let options =
             SubscriptionOptions { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::Send };
+        self.request(filter, options, None).await
+    }
+
+    /// Subscribes with all that a subscription can have.
+    pub async fn subscribe_with(&mut self, filter: &str, options: SubscriptionOptions, identifier: Option<u32>) -> ReasonCode {
+        self.request(filter, options, identifier).await.unwrap_or_else(|gone| panic!("no SUBACK for {filter}: {gone:?}"))
+    }
+
+    async fn request(&mut self, filter: &str, options: SubscriptionOptions, identifier: Option<u32>) -> Result<ReasonCode, Gone> {
         let packet_id = self.session.next_id();
         let request = SubscriptionRequest { filter: filter.into(), options };
-        let packet = Subscribe { packet_id, subscription_identifier: None, user_properties: Vec::new(), filters: vec![request] };
+        let packet =
+            Subscribe { packet_id, subscription_identifier: identifier, user_properties: Vec::new(), filters: vec![request] };
         self.send(&Packet::Subscribe(Box::new(packet))).await?;
         match self.answer(packet_id).await? {
             Packet::Suback(suback) => Ok(suback.reason_codes[0]),
