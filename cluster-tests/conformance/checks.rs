@@ -93,7 +93,7 @@ fn take(outcome: &mut Outcome, target: Target, attempts: usize, arguments: &[&st
         assert!(!name.ends_with("/observed"), "a packet of any check broke {name}:\n{}", finished.stdout);
         for attempt in 1..=attempts {
             println!("once more, alone: {name}");
-            let alone = normative(target, &["--only", &name, "--jobs", "1"]);
+            let alone = normative(target, &["--only", &name, "--jobs", "1", "--quiet", "1.5"]);
             if alone.code == Some(0) {
                 break;
             }
