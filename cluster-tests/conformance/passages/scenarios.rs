@@ -9,7 +9,7 @@ use troupemq::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode};
 
 use super::Passage;
 use super::scenario::{Scenario, Stage, packet, seconds_since, send_ack, subscription};
-use crate::harness::client::{Client, Gone, Session, publish};
+use crate::harness::client::{Client, Gone, Options, Session, publish};
 use crate::harness::{QUIET, SOON};
 
 macro_rules! scenario {
@@ -42,6 +42,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(a_delayed_will_is_published, true, true),
     scenario!(a_delayed_will_is_cancelled_by_resuming, true, true),
     scenario!(a_shared_message_is_completed_with_its_member, true, false),
+    scenario!(a_shared_message_ends_with_its_members_session, true, true),
 ];
 
 /// [MQTT-3.1.2-5], [MQTT-3.1.2-23], [MQTT-3.2.2-3], [MQTT-4.1.0-1]
@@ -596,6 +597,38 @@ async fn a_delayed_will_is_cancelled_by_resuming(mut stage: Stage) {
 
 /// [MQTT-4.8.2-4]
 async fn a_shared_message_is_completed_with_its_member(mut stage: Stage) {
+    let (options, mut members, holder, begun) = begun_with_a_member(&stage).await;
+    let member = members.swap_remove(holder);
+    let mut holding = stage.pass(member, &options[holder]).await;
+    if stage.passage != Passage::SameConnection {
+        let Packet::Publish(again) = packet(&mut holding).await else { panic!("no PUBLISH") };
+        assert_eq!((again.packet_id, again.dup, &*again.payload), (begun.packet_id, true, b"begun".as_slice()));
+    }
+    finish(&mut holding, &begun).await;
+    let mut other = match stage.passage {
+        Passage::SameConnection | Passage::Reconnect => members.remove(0),
+        _ => stage.connect(&options[1 - holder], Session::default()).await,
+    };
+    assert_eq!(other.next_packet(QUIET).await, Err(Gone::Timeout), "the message is not the other member's");
+}
+
+/// [MQTT-4.8.2-5]
+async fn a_shared_message_ends_with_its_members_session(mut stage: Stage) {
+    let (options, mut members, holder, _) = begun_with_a_member(&stage).await;
+    drop(members.swap_remove(holder));
+    let other = members.remove(0);
+    stage.turn().await;
+    let fresh = stage.connect(&options[holder].clone().clean_start(true), Session::default()).await;
+    assert!(!fresh.session_present());
+    let mut other = match stage.passage {
+        Passage::Reconnect => other,
+        _ => stage.connect(&options[1 - holder], Session::default()).await,
+    };
+    assert_eq!(other.next_packet(2 * QUIET).await, Err(Gone::Timeout), "the message is gone with the session");
+}
+
+/// Two members of a shared subscription with a session each, and the index of the one to which a QoS 2 message was sent.
+async fn begun_with_a_member(stage: &Stage) -> ([Options; 2], Vec<Client>, usize, Publish) {
     let filter = format!("$share/g/{}", stage.topic("t"));
     let options = [stage.kept("member 0").manual_ack(), stage.kept("member 1").manual_ack()];
     let mut members = Vec::new();
@@ -610,18 +643,7 @@ async fn a_shared_message_is_completed_with_its_member(mut stage: Stage) {
         begun = first_message(&mut members) => begun,
         () = sleep(SOON) => panic!("no member has the message"),
     };
-    let member = members.swap_remove(holder);
-    let mut holding = stage.pass(member, &options[holder]).await;
-    if stage.passage != Passage::SameConnection {
-        let Packet::Publish(again) = packet(&mut holding).await else { panic!("no PUBLISH") };
-        assert_eq!((again.packet_id, again.dup, &*again.payload), (begun.packet_id, true, b"begun".as_slice()));
-    }
-    finish(&mut holding, &begun).await;
-    let mut other = match stage.passage {
-        Passage::SameConnection | Passage::Reconnect => members.remove(0),
-        _ => stage.connect(&options[1 - holder], Session::default()).await,
-    };
-    assert_eq!(other.next_packet(QUIET).await, Err(Gone::Timeout), "the message is not the other member's");
+    (options, members, holder, begun)
 }
 
 /// The PUBLISH that one of the clients gets, and which of them.
