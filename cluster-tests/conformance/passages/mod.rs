@@ -3,8 +3,13 @@
 //! A scenario has two halves with a `pass` between them. All scenarios run at the same time; when each has done its first half, what the
 //! passage does to the nodes happens once, and they go on.
 
+mod deliveries;
+mod limits;
 mod scenario;
 pub mod scenarios;
+mod shared;
+mod subscriptions;
+mod time;
 
 use std::net::SocketAddr;
 

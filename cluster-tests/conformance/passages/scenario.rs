@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
-use troupemq::mqtt::packet::{PublishAck, RetainHandling, SubscriptionOptions};
+use troupemq::mqtt::packet::{Publish, PublishAck, PublishProperties, RetainHandling, SubscriptionOptions};
 use troupemq::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode};
 
 use super::Passage;
@@ -149,4 +149,38 @@ pub fn subscription(qos: QoS) -> SubscriptionOptions {
 /// Seconds since then, as a Message Expiry Interval counts them.
 pub fn seconds_since(then: Instant) -> u32 {
     u32::try_from(then.elapsed().as_secs()).expect("not that long")
+}
+
+/// Everything that a publisher can say about a message and that is passed on as it is.
+pub fn full_properties() -> PublishProperties {
+    PublishProperties {
+        payload_format_indicator: Some(true),
+        response_topic: Some("answers/here".into()),
+        correlation_data: Some(b"\x00\xFF\x01".as_slice().into()),
+        user_properties: vec![
+            ("b".into(), "2".into()),
+            ("a".into(), "1".into()),
+            ("b".into(), "2".into()),
+            ("".into(), "".into()),
+        ],
+        content_type: Some("text/plain".into()),
+        ..PublishProperties::default()
+    }
+}
+
+/// Acknowledges a message to the end.
+pub async fn finish(client: &mut Client, message: &Publish) {
+    let id = message.packet_id.expect("above QoS 0").get();
+    if message.qos == QoS::AtLeastOnce {
+        send_ack(client, Packet::Puback, id, ReasonCode::Success).await;
+        return;
+    }
+    send_ack(client, Packet::Pubrec, id, ReasonCode::Success).await;
+    assert!(matches!(packet(client).await, Packet::Pubrel(ack) if ack.packet_id.get() == id), "PUBREC frees no quota");
+    send_ack(client, Packet::Pubcomp, id, ReasonCode::Success).await;
+}
+
+/// Acknowledgements and messages of QoS 0 are confirmed by nobody: what the client sent last has this long to be stored.
+pub async fn settle() {
+    sleep(Duration::from_millis(300)).await;
 }
