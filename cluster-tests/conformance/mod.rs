@@ -1,54 +1,73 @@
-//! The checks of the specification's normative statements, against one node with default limits.
+//! The specification's normative statements: the list of them all with what proves each (`manifest`), the checks of `normative.py` against one
+//! node, a node that serves little, and three nodes, and checks of our own for what those leave out.
 
-use std::process::Command;
-use std::time::Duration;
+mod checks;
+mod connect;
+mod flow;
+mod limited;
+mod manifest;
+mod passages;
+mod subscribe;
+mod three_nodes;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use checks::{Outcome, Target, Which};
+use manifest::VERSIONS;
 
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
-use crate::harness::repository;
-use crate::harness::script::{Finished, run};
 
-const WITHIN: Duration = Duration::from_secs(300);
-/// Its two variants, for 3.1.1 and 5.0, use the same client ids, and so take each other over when they run at the same time.
-const ALONE: &str = "*/client-id-1-to-23";
+/// Checks that need a broker that does not serve everything.
+const LIMITED: &str = "*/will-qos-above-maximum,*/will-retain-not-available,*/features-not-available,*/client-packet-too-large,\
+                       */maximum-qos-sent,*/all-requested-qos-accepted";
 
-/// Checks named in `known_failures.txt` may fail; it ought to be empty.
+/// Checks named in `known_failures.txt` may fail; it ought to be empty. Afterwards every check that the manifest calls a proof has passed.
 #[test]
 fn normative_statements_hold() {
     let _permit = acquire(Weight::Node);
     let node = Node::ready(Config::default());
-    check(&node, &["--skip", ALONE, "--jobs", "8"]);
-    check(&node, &["--only", ALONE, "--jobs", "1"]);
-    assert!(node.is_up(), "the node has lived through it");
-    assert!(!node.stderr().contains("panicked"), "{}", node.stderr());
-}
-
-/// Runs checks, and those that failed once more, one at a time: several of them allow the broker a few hundred milliseconds, which it does not
-/// always have while eight run at once beside other tests. A check that fails alone too has found a fault.
-fn check(node: &Node, arguments: &[&str]) {
-    let finished = normative(node, arguments);
-    println!("{}", finished.stdout);
-    let failed: Vec<&str> =
-        finished.stdout.lines().filter_map(|line| line.strip_prefix("FAIL ")?.split_whitespace().next()).collect();
-    assert!(finished.code == Some(0) || !failed.is_empty(), "{}\n{}", finished.stdout, finished.stderr);
-    for name in failed {
-        println!("once more, alone: {name}");
-        let alone = normative(node, &["--only", name, "--jobs", "1"]);
-        assert_eq!(alone.code, Some(0), "{}\n{}", alone.stdout, alone.stderr);
+    let Outcome { mut passed, skipped } = checks::run_checks(target(&node), Which::All, 1);
+    let limited = Node::ready(limited::config());
+    passed.extend(checks::run_checks(target(&limited), Which::Only(LIMITED), 1).passed);
+    for node in [&node, &limited] {
+        assert!(node.is_up(), "the node has lived through it");
+        assert!(!node.stderr().contains("panicked"), "{}", node.stderr());
     }
+
+    let mut wrong = Vec::new();
+    for version in &VERSIONS {
+        for statement in version.statements() {
+            for check in statement.normative.iter().filter(|check| !passed.contains(*check)) {
+                wrong.push(format!("{check} is called a proof and did not run: {:?}", skipped.get(check)));
+            }
+            let own = format!("{}/{}/", version.prefix, statement.id);
+            let shows = passed.iter().filter(|check| check.starts_with(&own) && !statement.normative.contains(check));
+            wrong.extend(shows.map(|check| format!("{check} passed and is not in the manifest")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    checks::report("1-statements.txt", &summary(&passed));
 }
 
-fn normative(node: &Node, arguments: &[&str]) -> Finished {
-    let directory = repository().join("cluster-tests/conformance");
+/// How many statements are proved: what the manifest says, which all the other tests have held to the truth when they pass.
+fn summary(passed: &BTreeSet<String>) -> String {
+    let mut text = String::new();
+    for version in &VERSIONS {
+        let counts = version.counts();
+        _ = writeln!(
+            text,
+            "{}: {} normative statements: {} of the server proved, {} not provable, {} of clients only",
+            version.name, counts.total, counts.proved, counts.unprovable, counts.clients
+        );
+    }
+    _ = writeln!(text, "one node: {} checks of normative.py passed", passed.len());
+    text
+}
+
+fn target(node: &Node) -> Target {
     let addresses = node.addresses();
-    let mut command = Command::new("python3");
-    command.arg(directory.join("normative/normative.py"));
-    command.args([addresses.mqtt.ip().to_string(), addresses.mqtt.port().to_string()]);
-    command.args(["--ws", &addresses.websocket.port().to_string(), "--failures"]).args(arguments);
-    command.arg("--known").arg(directory.join("known_failures.txt"));
-    // More than on a quiet machine: other tests run beside.
-    command.args(["--wait", "6", "--slack", "5"]);
-    command.env("PYTHONDONTWRITEBYTECODE", "1");
-    run(&mut command, WITHIN)
+    Target { mqtt: addresses.mqtt, websocket: addresses.websocket }
 }

@@ -9,6 +9,7 @@ pub mod permit;
 pub mod ports;
 pub mod roamer;
 pub mod script;
+pub mod spread;
 pub mod trio;
 pub mod wait;
 

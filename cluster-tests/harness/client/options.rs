@@ -83,6 +83,11 @@ impl Options {
         self
     }
 
+    pub fn receive_maximum(mut self, messages: u16) -> Self {
+        self.connect.properties.receive_maximum = Some(messages);
+        self
+    }
+
     /// A Will with QoS 1.
     pub fn will(mut self, topic: &str, payload: &str, delay_s: u32) -> Self {
         let properties = WillProperties { will_delay_interval: Some(delay_s), ..WillProperties::default() };
