@@ -1,5 +1,7 @@
 //! CONNECT to CONNACK (MQTT 5 sections 3.1, 3.2; spec/hivemq.md 9.1 to 9.5).
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
 
 use super::effect::{Effect, Registration};
@@ -8,6 +10,7 @@ use super::keep_alive;
 use super::peer::{PROTOCOL_MAX_PACKET_SIZE_BYTES, Peer};
 use super::settings::SessionSettings;
 use super::will;
+use crate::auth::Principal;
 use crate::mqtt::codec::DecodeError;
 use crate::mqtt::packet::{Connack, ConnackProperties, Connect};
 use crate::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode};
@@ -22,6 +25,10 @@ pub(super) struct Terms {
     /// Messages of QoS above 0 that may be in flight to the client.
     pub(super) send_window: usize,
     pub(super) connack: ConnackProperties,
+    /// Authentication Method.
+    pub(super) method: Option<ByteString>,
+    /// Known once the client is let in.
+    pub(super) principal: Arc<Principal>,
 }
 
 /// Checks a CONNECT.
@@ -35,10 +42,6 @@ pub(super) fn negotiate(
     assigned_id: &dyn Fn() -> String,
     wall_ms: u64,
 ) -> Result<(Terms, Registration), Offence> {
-    if connect.properties.authentication_method.is_some() {
-        // [MQTT-4.12.0-1]
-        return Err(Offence::AuthenticationMethod);
-    }
     let (client_id, client_id_assigned) = client_id(&connect, settings, assigned_id)?;
     let will = connect.will.map(|w| will::registration(w, &client_id, settings, wall_ms)).transpose()?;
     let requested_expiry_s = match (connect.protocol, connect.clean_start) {
@@ -63,6 +66,8 @@ pub(super) fn negotiate(
         keep_alive_s,
         send_window: usize::from(receive_maximum.min(settings.max_inflight)),
         connack,
+        method: connect.properties.authentication_method,
+        principal: Arc::default(),
     };
     let registration = Registration {
         client_id,
@@ -72,7 +77,6 @@ pub(super) fn negotiate(
         session_expiry_interval_s,
         will,
         username: connect.username,
-        password: connect.password,
         user_properties: connect.properties.user_properties,
     };
     Ok((terms, registration))

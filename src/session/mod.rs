@@ -12,6 +12,7 @@
 //!   keep-alive clock for both;
 //! - it keeps the machine until [`Effect::Close`]: the end of a stream waits in line behind what came before it.
 
+pub mod authenticate;
 mod connect;
 mod connected;
 pub mod effect;
@@ -31,6 +32,8 @@ mod will;
 mod test_kit;
 
 #[cfg(test)]
+mod authenticate_test;
+#[cfg(test)]
 mod connect_test;
 #[cfg(test)]
 mod end_test;
@@ -49,6 +52,7 @@ mod size_test;
 #[cfg(test)]
 mod subscribe_test;
 
+pub use authenticate::{Evidence, Stage};
 pub use effect::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket, WillRegistration};
 pub use machine::{Machine, Now};
 pub use settings::SessionSettings;
