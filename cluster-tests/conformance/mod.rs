@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
+use crate::harness::rbac::{PASS_ON, Rbac, User};
 use crate::harness::repository;
 use crate::harness::script::{Finished, run};
 
@@ -22,6 +23,26 @@ fn normative_statements_hold() {
     check(&node, &["--only", ALONE, "--jobs", "1"]);
     assert!(node.is_up(), "the node has lived through it");
     assert!(!node.stderr().contains("panicked"), "{}", node.stderr());
+}
+
+/// Those of enhanced authentication need a method that the broker serves; the others are clients without credentials.
+#[test]
+fn normative_statements_of_enhanced_authentication_hold() {
+    let _permit = acquire(Weight::Node);
+    let files = Rbac::new(&[User::scram("user", "pencil", "all")], &[("all", &["#"])], PASS_ON);
+    let more =
+        format!("<security>{}{}</security>", files.element(), "<allow-anonymous><enabled>true</enabled></allow-anonymous>");
+    let node = Node::ready(Config { more, ..Config::default() });
+    let only = "*MQTT-4.12.*,*MQTT-3.15.*,*MQTT-3.1.2-30*,*MQTT-3.1.4-*,*/connect-*";
+    let data = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    let enhanced = ["--only", only, "--auth-method", "SCRAM-SHA-256", "--auth-data", data];
+    let finished = normative(&node, &[&enhanced[..], &["--jobs", "4"]].concat());
+    println!("{}", finished.stdout);
+    assert_eq!(finished.code, Some(0), "{}\n{}", finished.stdout, finished.stderr);
+    assert!(!finished.stdout.contains("no --auth-method"), "{}", finished.stdout);
+    let served = r#"troupemq_login_failures_total{cause="not-authorized"}"#;
+    assert!(node.metric(served) > 0.0, "the checks have tried a wrong proof");
+    assert!(node.is_up() && !node.stderr().contains("panicked"), "{}", node.stderr());
 }
 
 /// Runs checks, and those that failed once more, one at a time: several of them allow the broker a few hundred milliseconds, which it does not

@@ -1,6 +1,7 @@
 //! One node.
 
 mod addons;
+mod authentication;
 mod command_line;
 mod dropped;
 mod extremes;

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use proptest::prelude::*;
+
 use super::super::password::scram_verifier;
 use super::*;
 
@@ -177,4 +179,19 @@ fn a_name_nobody_has_is_challenged_like_any_other_and_fails_with_the_proof() {
     assert_ne!(ask("nobody2").0, first);
     let answer = step(exchange, &proof(Mechanism::Sha256, "n,,", "n=nobody,r=abc", &again, b"pencil"));
     assert_eq!(refused(answer), Refusal::CREDENTIALS.reason);
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_is_answered_and_never_accepted(messages in prop::collection::vec("(n,,n=|,r=|c=biws|,p=|=2C|[a-z=,]{0,3}|\\PC{0,9}){0,9}", 1..4)) {
+        let mut exchange = Some(begin(Mechanism::Sha256));
+        for message in messages {
+            let Some(now) = exchange.take() else { break };
+            match step(now, &message) {
+                Answer::Challenge { exchange: next, .. } => exchange = Some(next),
+                Answer::Decided(Verdict::Refuse(_)) => {}
+                other => prop_assert!(false, "{message}: {other:?}"),
+            }
+        }
+    }
 }

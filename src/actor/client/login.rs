@@ -63,7 +63,8 @@ impl Client {
             method: evidence.method,
             data: evidence.data,
             listener: Arc::clone(&self.accepted.listener),
-            certificate: self.accepted.certificate.as_deref().map(names),
+            // What only a proxy has seen proves nothing: who reaches the listener could say the same.
+            certificate: self.accepted.certificate.as_deref().filter(|c| c.subject_alternative_names.is_some()).map(names),
         }
     }
 

@@ -27,6 +27,8 @@ use pool::Pool;
 
 /// Authentications under way at once; more are refused with 0x89.
 const UNDER_WAY_MAX: usize = 10_000;
+/// Characters of a client's names that are logged.
+const NAME_CHARS_MAX: usize = 100;
 /// Bytes of a server's part of a nonce.
 const NONCE_LEN: usize = 18;
 
@@ -114,7 +116,7 @@ impl Gate {
         if refusal == Refusal::BUSY {
             return Duration::ZERO;
         }
-        let (address, client_id, user_name) = (who.address, &*who.client_id, who.user_name.as_deref());
+        let (address, client_id, user_name) = (who.address, short(&who.client_id), who.user_name.as_deref().map(short));
         crate::warn_limited!(FAILED, ?address, ?client_id, ?user_name, reason = refusal.reason, "a client is refused");
         // What was not looked at does not count against the user once more.
         let user = who.user_key.filter(|_| refusal != Refusal::TOO_MANY_FAILURES);
@@ -211,6 +213,11 @@ impl Drop for Login {
     fn drop(&mut self) {
         self.gate.under_way.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// As much of a name as a line of the log holds.
+fn short(name: &str) -> &str {
+    name.char_indices().nth(NAME_CHARS_MAX).map_or(name, |(end, _)| name.get(..end).unwrap_or_default())
 }
 
 /// Random text of printable ASCII without comma.

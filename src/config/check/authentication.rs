@@ -7,7 +7,7 @@ use super::view::View;
 use crate::config::EMBEDDED_NAME;
 use crate::config::diagnostic::{Diagnostic, Level};
 use crate::config::rbac::{self, FOLDER, FileRbacSettings};
-use crate::config::settings::{AuthenticationSettings, CertificateName, ListenerSettings};
+use crate::config::settings::{AuthenticationSettings, CertificateName, ClientAuthentication, ListenerSettings};
 
 /// Environment variable of HiveMQ's image: the folder of all extensions.
 const EXTENSIONS_VARIABLE: &str = "HIVEMQ_EXTENSION_FOLDER";
@@ -24,7 +24,10 @@ pub(super) fn read(
     let authentication = root.at("security/authentication");
     let certificate = authentication.at("client-certificate");
     let client_certificate = (certificate.exists() && certificate.flag("enabled")).then(|| {
-        if listeners.iter().all(|listener| listener.tls.is_none() && !listener.proxy_protocol) {
+        let asks = |listener: &ListenerSettings| {
+            listener.tls.as_ref().is_some_and(|tls| tls.client_authentication != ClientAuthentication::None)
+        };
+        if !listeners.iter().any(asks) {
             certificate.warning("no listener asks for certificates, so nobody is let in by one");
         }
         match certificate.choice("user-name") {

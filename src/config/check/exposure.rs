@@ -42,7 +42,8 @@ fn overlap(a: IpAddr, b: IpAddr) -> bool {
 /// without credentials only where all authenticators pass it on and that is allowed.
 pub(super) fn check_anonymous(root: &View<'_>, bound: &[Bound<'_>], security: &SecuritySettings) {
     let (allowed, authentication) = (security.allow_anonymous, &security.authentication);
-    if !authentication.is_off() && !(allowed && authentication.may_pass()) {
+    let lets_pass = allowed && authentication.may_pass();
+    if !authentication.is_off() && !lets_pass {
         return;
     }
     let open: Vec<&Bound<'_>> = bound.iter().filter(|b| b.mqtt && !b.address.is_loopback()).collect();

@@ -132,6 +132,17 @@ mod tests {
         assert_eq!(unknown, ["other"]);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_text_without_placeholders_stays_as_it_is_and_none_fails(text in "[a-z/+#$§{}]{0,20}", id in "\\PC{0,5}") {
+            let template = Template::parse(&text, &mut Vec::new());
+            let filter = template.filter(Substitutes { client_id: &id, user_name: None });
+            if !text.contains('§') && !text.contains("${{") {
+                proptest::prop_assert_eq!(filter.as_deref(), Some(text.as_str()));
+            }
+        }
+    }
+
     #[test]
     fn a_name_cannot_reach_further_than_its_place() {
         let table = [
