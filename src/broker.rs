@@ -1,5 +1,6 @@
 //! The composition root: builds every part in order and hands out handles; the only file that knows all rooms.
 
+mod authentication;
 mod health;
 mod sample;
 mod settings;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use actix_rt::{Arbiter, ArbiterHandle};
 use tokio::sync::oneshot;
 
+use crate::actor::gate::watch;
 use crate::actor::hooks::NodeHooks;
 use crate::actor::hub::{Hub, HubItem, HubMail, Local};
 use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
@@ -51,7 +53,7 @@ pub enum BrokerError {
     Http(#[from] HttpError),
     #[error("{0}")]
     Metrics(#[from] MetricsError),
-    #[error("cannot start the cluster's threads: {0}")]
+    #[error("cannot start threads: {0}")]
     Runtime(#[source] std::io::Error),
     #[error("a part of the broker stopped while it started")]
     Stopped,
@@ -76,6 +78,8 @@ pub struct Broker {
     listeners: Vec<Bound>,
     http: Vec<HttpHandle>,
     health: Arc<health::NodeHealth>,
+    /// Looks whether the credentials have changed.
+    credentials: Option<actix_rt::task::JoinHandle<()>>,
 }
 
 impl Broker {
@@ -86,7 +90,9 @@ impl Broker {
         let metrics = Arc::new(Metrics::new()?);
         let addons = AddonSettings::new(&settings.addons, settings.mqtt.message_expiry_max_s);
         let renderer = Arc::new(AddonRenderer::new(addons, Arc::clone(&metrics)));
-        let node = Arc::new(Node::new(settings::node(settings), Arc::clone(&metrics), renderer.clone()));
+        let authentication = authentication::build(&settings.security, &metrics).map_err(BrokerError::Runtime)?;
+        let node = Node::new(settings::node(settings), Arc::clone(&metrics), renderer.clone());
+        let node = Arc::new(node.with_gate(authentication.gate));
 
         let arbiters: Vec<Arbiter> = (0..arbiter_count()).map(|_| Arbiter::new()).collect();
         let handles: Vec<ArbiterHandle> = arbiters.iter().map(Arbiter::handle).collect();
@@ -118,6 +124,7 @@ impl Broker {
             listeners: Vec::new(),
             http: Vec::new(),
             health: Arc::clone(&health),
+            credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
         };
         for http in &settings.http {
             let address = SocketAddr::new(http.bind_address, http.port);
@@ -175,6 +182,9 @@ impl Broker {
         let _ = self.runtime.spawn(async move { cluster.shutdown().await }).await;
         for http in &self.http {
             http.stop().await;
+        }
+        if let Some(credentials) = &self.credentials {
+            credentials.abort();
         }
         for arbiter in &self.arbiters {
             arbiter.stop();

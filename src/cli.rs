@@ -1,14 +1,18 @@
 //! The command line: arguments, and the commands that need no running broker.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Read, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use rustix::termios;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::auth::password;
+use crate::auth::scram::Mechanism;
 use crate::config::{self, ConfigErrors, Diagnostic};
 
 /// Exit status when the configuration or the command line is refused.
@@ -32,6 +36,9 @@ pub enum Command {
     /// Work with configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Work with the passwords of clients
+    #[command(subcommand)]
+    Password(PasswordCommand),
     /// Print the version
     Version,
 }
@@ -72,6 +79,53 @@ pub enum ConfigCommand {
         file: PathBuf,
     },
 }
+
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum PasswordCommand {
+    /// Print what credentials.xml keeps of a password
+    ///
+    /// Reads the password from standard input up to the end of the line, and asks for it where that is a terminal. The password itself is
+    /// neither printed nor stored.
+    #[command(after_long_help = HASH_EXAMPLES)]
+    Hash(HashArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct HashArgs {
+    /// Print what <scram-sha-256> holds, for clients that log in by the authentication method SCRAM-SHA-256
+    #[arg(long)]
+    pub scram_sha_256: bool,
+
+    /// Print what <scram-sha-512> holds, for clients that log in by the authentication method SCRAM-SHA-512
+    #[arg(long, conflicts_with = "scram_sha_256")]
+    pub scram_sha_512: bool,
+
+    /// How often the password is hashed: more keep longer against whom has stolen the file
+    ///
+    /// A <password> is hashed so often at each login, by the broker: 10,000 take some milliseconds of a core. SCRAM costs the client that time,
+    /// not the broker; 4,096 is the least its specification allows.
+    #[arg(long, value_name = "NUMBER", default_value_t = ITERATIONS, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub iterations: u32,
+}
+
+/// HiveMQ's tool has 100, which is no more than a nuisance to whom has stolen the file.
+const ITERATIONS: u32 = 10_000;
+/// Letters and digits of a salt (spec/hivemq.md 7.3), and bytes of SCRAM's.
+const SALT_LEN: usize = 32;
+const SCRAM_SALT_LEN: usize = 16;
+
+const HASH_EXAMPLES: &str = "\
+Examples:
+  troupemq password hash
+      Asks for a password and prints it for <password>
+  troupemq password hash < password.txt
+  printf %s \"$PASSWORD\" | troupemq password hash --scram-sha-256
+
+What is printed goes into extensions/hivemq-file-rbac-extension/conf/credentials.xml:
+  <user><name>ann</name><password>PRINTED</password><roles><id>devices</id></roles></user>
+  <user><name>bob</name><scram-sha-256>PRINTED</scram-sha-256><roles><id>devices</id></roles></user>
+
+Exit status: 0 done, 1 failed, 2 the command line is wrong.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -125,6 +179,70 @@ fn config_check(path: &Path, out: &mut impl Write, err: &mut impl Write) -> u8 {
             EXIT_CONFIG
         }
     }
+}
+
+/// Reads a password and prints what is kept of it.
+pub fn run_password_hash(arguments: &HashArgs) -> ExitCode {
+    let mut input = io::stdin().lock();
+    let hidden = if input.is_terminal() {
+        _ = write!(io::stderr(), "Password: ");
+        hide_typing()
+    } else {
+        None
+    };
+    let outcome = password_hash(arguments, &mut input);
+    if let Some(before) = hidden {
+        _ = termios::tcsetattr(io::stdin(), termios::OptionalActions::Now, &before);
+        write_line(&mut io::stderr(), "");
+    }
+    match outcome {
+        Ok(text) => {
+            write_line(&mut io::stdout(), text);
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            write_line(&mut io::stderr(), format_args!("troupemq: {message}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Has the terminal not show what is typed; gives what it was set to before.
+fn hide_typing() -> Option<termios::Termios> {
+    let before = termios::tcgetattr(io::stdin()).ok()?;
+    let mut hidden = before.clone();
+    hidden.local_modes.remove(termios::LocalModes::ECHO);
+    termios::tcsetattr(io::stdin(), termios::OptionalActions::Now, &hidden).ok()?;
+    Some(before)
+}
+
+fn password_hash(arguments: &HashArgs, input: &mut impl Read) -> Result<String, String> {
+    let mut line = Vec::new();
+    let limit = u64::try_from(password::PASSWORD_LEN_MAX).unwrap_or(u64::MAX).saturating_add(2);
+    let mut input = io::BufReader::new(input.take(limit));
+    io::BufRead::read_until(&mut input, b'\n', &mut line).map_err(|error| format!("cannot read the password: {error}"))?;
+    let line = line.strip_suffix(b"\n").unwrap_or(&line);
+    let password = line.strip_suffix(b"\r").unwrap_or(line);
+    if password.is_empty() || password.len() > password::PASSWORD_LEN_MAX {
+        return Err(format!("a password has 1 to {} bytes", password::PASSWORD_LEN_MAX));
+    }
+    let iterations = NonZeroU32::new(arguments.iterations).unwrap_or(NonZeroU32::MIN);
+    let mechanism = match (arguments.scram_sha_256, arguments.scram_sha_512) {
+        (true, _) => Mechanism::Sha256,
+        (_, true) => Mechanism::Sha512,
+        _ => {
+            use rand::Rng;
+            let salt: String = rand::rng().sample_iter(rand::distr::Alphanumeric).take(SALT_LEN).map(char::from).collect();
+            return Ok(password::hash(password, &salt, iterations));
+        }
+    };
+    if !password.iter().all(|byte| (0x20..0x7F).contains(byte)) {
+        return Err(
+            "for SCRAM a password of printable ASCII is needed: clients do not agree on how others are prepared".to_owned()
+        );
+    }
+    let salt: [u8; SCRAM_SALT_LEN] = rand::random();
+    Ok(password::scram_text(&password::scram_verifier(mechanism, password, &salt, iterations)))
 }
 
 /// Prints to standard error why a configuration is refused, and gives the exit status for it.
@@ -201,7 +319,10 @@ mod tests {
 
     #[test]
     fn mistakes_end_with_status_2() {
-        let cases: [&[&str]; 8] = [
+        let cases: [&[&str]; 11] = [
+            &["password"],
+            &["password", "hash", "--iterations", "0"],
+            &["password", "hash", "--scram-sha-256", "--scram-sha-512"],
             &["begin"],
             &["start", "--config"],
             &["start", "c.xml"],
@@ -231,12 +352,68 @@ mod tests {
             ),
             (&["config", "--help"], &["check"]),
             (&["config", "check", "--help"], &["<FILE>", "exit status", "Examples:"]),
+            (&["password", "--help"], &["hash"]),
+            (
+                &["password", "hash", "--help"],
+                &["--scram-sha-256", "--scram-sha-512", "--iterations", "[default: 10000]", "Examples:"],
+            ),
         ] {
             let text = help(args);
             for word in words {
                 assert!(text.contains(word), "{args:?}: no {word} in {text}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_printed_of_a_password_fits_it_and_nothing_else() {
+        let hash = |arguments: &[&str], input: &str| {
+            let Command::Password(PasswordCommand::Hash(arguments)) =
+                parse_args(&[&["password", "hash", "--iterations", "5"], arguments].concat()).unwrap()
+            else {
+                panic!()
+            };
+            password_hash(&arguments, &mut input.as_bytes())
+        };
+        let directory = tempfile::tempdir().unwrap();
+        for (option, element) in
+            [(None, "password"), (Some("--scram-sha-256"), "scram-sha-256"), (Some("--scram-sha-512"), "scram-sha-512")]
+        {
+            for input in ["secret", "secret\n", "secret\r\nmore"] {
+                let text = hash(option.as_slice(), input).unwrap();
+                assert_ne!(hash(option.as_slice(), input).unwrap(), text, "another salt each time");
+                let xml = format!(
+                    "<file-rbac><users><user><name>u</name><{element}>{text}</{element}><roles><id>r</id></roles></user></users>\
+                     <roles><role><id>r</id><permissions><permission><topic>#</topic></permission></permissions></role></roles></file-rbac>"
+                );
+                let folder = directory.path().join("hivemq-file-rbac-extension");
+                std::fs::create_dir_all(&folder).unwrap();
+                std::fs::write(folder.join("credentials.xml"), xml).unwrap();
+                let config = include_str!("../config/default.xml").replace(
+                    "</hivemq>",
+                    "<security><authentication><file-rbac><folder>hivemq-file-rbac-extension</folder></file-rbac></authentication></security></hivemq>",
+                );
+                let file = directory.path().join("config.xml");
+                std::fs::write(&file, config).unwrap();
+                let loaded = config::load(&file, |_| None).unwrap();
+                assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+                let rbac = loaded.settings.security.authentication.file_rbac.unwrap();
+                let credentials = config::rbac::load(&rbac).unwrap().credentials;
+                let user = &credentials.users["u"];
+                if let Some(kept) = &user.password {
+                    assert!(password::verify(kept, b"secret") && !password::verify(kept, b"secret\n"));
+                }
+                let scram = user.scram_sha_256.as_ref().map(|keys| (Mechanism::Sha256, keys));
+                if let Some((mechanism, kept)) = scram.or(user.scram_sha_512.as_ref().map(|keys| (Mechanism::Sha512, keys))) {
+                    let again = password::scram_verifier(mechanism, b"secret", &kept.salt, NonZeroU32::new(5).unwrap());
+                    assert_eq!((&again.stored_key, &again.server_key), (&kept.stored_key, &kept.server_key));
+                }
+            }
+        }
+        assert!(hash(&[], "").is_err() && hash(&[], "\n").is_err());
+        assert!(hash(&[], &"x".repeat(5000)).is_err());
+        assert!(hash(&["--scram-sha-256"], "pässword").is_err());
+        assert!(hash(&[], "pässword").is_ok());
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub mod signal;
 
 pub mod config;
 
+pub mod auth;
+
 pub mod session;
 
 pub mod queue;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 use troupemq::broker::{Broker, reachable};
-use troupemq::cli::{self, Command, ConfigCommand, EXIT_CONFIG, StartArgs};
+use troupemq::cli::{self, Command, ConfigCommand, EXIT_CONFIG, PasswordCommand, StartArgs};
 use troupemq::config::{self, Loaded};
 use troupemq::telemetry::logging;
 
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     match cli::parse().command {
         Command::Start(arguments) => start(&arguments),
         Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
+        Command::Password(PasswordCommand::Hash(arguments)) => cli::run_password_hash(&arguments),
         Command::Version => cli::run_version(),
     }
 }

@@ -8,7 +8,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mqtt", &[]),
     ("signal", &["mqtt"]),
     ("config", &["mqtt", "signal"]),
-    ("session", &["mqtt", "signal", "config"]),
+    ("auth", &["mqtt", "signal", "config"]),
+    ("session", &["mqtt", "signal", "config", "auth"]),
     ("queue", &["mqtt", "signal", "config"]),
     ("routing", &["mqtt", "signal", "config"]),
     ("replica", &["mqtt", "signal", "config", "session", "queue", "routing"]),
@@ -16,16 +17,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // `storage` keeps bytes for anybody to its right; `cluster` is the one that puts Raft's into it.
     ("storage", &["replica", "telemetry"]),
     ("cluster", &["mqtt", "signal", "config", "session", "queue", "routing", "replica", "storage", "telemetry"]),
-    ("actor", &["mqtt", "signal", "config", "session", "queue", "routing", "replica", "storage", "cluster", "telemetry"]),
+    ("actor", &["mqtt", "signal", "config", "auth", "session", "queue", "routing", "replica", "storage", "cluster", "telemetry"]),
     ("internal_client", &["mqtt", "signal", "config", "replica", "cluster", "actor", "telemetry"]),
     ("addon", &["mqtt", "signal", "config", "replica", "actor", "internal_client", "telemetry"]),
     ("listener", &["mqtt", "signal", "config", "actor", "internal_client", "telemetry"]),
     ("edge", &["mqtt", "signal", "config", "internal_client", "telemetry"]),
-    ("cli", &["config"]),
+    ("cli", &["config", "auth"]),
 ];
 
 /// Rooms without async, clocks, sockets and randomness, and what must not be named there outside tests.
-const PURE: &[&str] = &["mqtt", "signal", "session", "queue", "routing", "replica"];
+const PURE: &[&str] = &["mqtt", "signal", "auth", "session", "queue", "routing", "replica"];
 const IMPURE: &[&str] = &[
     "tokio",
     "actix",

@@ -19,6 +19,8 @@ const ALONE: &str = "*/client-id-1-to-23";
 pub struct Target {
     pub mqtt: SocketAddr,
     pub websocket: SocketAddr,
+    /// Further arguments of the script.
+    pub arguments: &'static [&'static str],
 }
 
 /// What became of each check, by name.
@@ -106,7 +108,7 @@ fn take(outcome: &mut Outcome, target: Target, attempts: usize, arguments: &[&st
 fn normative(target: Target, arguments: &[&str]) -> Finished {
     let mut command = script();
     command.args([target.mqtt.ip().to_string(), target.mqtt.port().to_string()]);
-    command.args(["--ws", &target.websocket.port().to_string()]).args(arguments);
+    command.args(["--ws", &target.websocket.port().to_string()]).args(target.arguments).args(arguments);
     command.arg("--known").arg(repository().join("cluster-tests/conformance/known_failures.txt"));
     // More than on a quiet machine: other tests run beside.
     command.args(["--wait", "6", "--slack", "5"]);

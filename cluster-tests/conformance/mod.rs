@@ -19,10 +19,15 @@ use manifest::VERSIONS;
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
+use crate::harness::rbac::{PASS_ON, Rbac, User};
 
 /// Checks that need a broker that does not serve everything.
 const LIMITED: &str = "*/will-qos-above-maximum,*/will-retain-not-available,*/features-not-available,*/client-packet-too-large,\
                        */maximum-qos-sent,*/all-requested-qos-accepted";
+
+/// Checks of enhanced authentication, which need a method that the broker serves, and others with such a broker.
+const ENHANCED: &str = "*MQTT-4.12.*,*MQTT-3.15.*,*MQTT-3.1.2-30*,*MQTT-3.1.4-*,*/connect-*";
+const METHOD: &[&str] = &["--auth-method", "SCRAM-SHA-256", "--auth-data", "n,,n=user,r=rOprNGfwEbeRWgbNEkqO"];
 
 /// Checks named in `known_failures.txt` may fail; it ought to be empty. Afterwards every check that the manifest calls a proof has passed.
 #[test]
@@ -32,7 +37,13 @@ fn normative_statements_hold() {
     let Outcome { mut passed, skipped } = checks::run_checks(target(&node), Which::All, 1);
     let limited = Node::ready(limited::config());
     passed.extend(checks::run_checks(target(&limited), Which::Only(LIMITED), 1).passed);
-    for node in [&node, &limited] {
+    let files = Rbac::new(&[User::scram("user", "pencil", "all")], &[("all", &["#"])], PASS_ON);
+    // The checks without a method are clients without credentials.
+    let anonymous = "<allow-anonymous><enabled>true</enabled></allow-anonymous>";
+    let more = format!("<security>{}{anonymous}</security>", files.element());
+    let enhanced = Node::ready(Config { more, ..Config::default() });
+    passed.extend(checks::run_checks(Target { arguments: METHOD, ..target(&enhanced) }, Which::Only(ENHANCED), 1).passed);
+    for node in [&node, &limited, &enhanced] {
         assert!(node.is_up(), "the node has lived through it");
         assert!(!node.stderr().contains("panicked"), "{}", node.stderr());
     }
@@ -69,5 +80,5 @@ fn summary(passed: &BTreeSet<String>) -> String {
 
 fn target(node: &Node) -> Target {
     let addresses = node.addresses();
-    Target { mqtt: addresses.mqtt, websocket: addresses.websocket }
+    Target { mqtt: addresses.mqtt, websocket: addresses.websocket, arguments: &[] }
 }

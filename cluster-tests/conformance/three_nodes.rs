@@ -22,7 +22,7 @@ fn normative_statements_hold_over_three_nodes() {
     let websocket = Spread::over(trio.nodes.iter().map(|node| node.addresses().websocket).collect(), LATENCY);
     let left_out = left_out();
     let names: Vec<&str> = left_out.iter().map(|(name, _)| name.as_str()).collect();
-    let target = Target { mqtt: mqtt.address, websocket: websocket.address };
+    let target = Target { mqtt: mqtt.address, websocket: websocket.address, arguments: &[] };
     let outcome = checks::run_checks(target, Which::Except(&names.join(",")), ATTEMPTS);
     for node in &trio.nodes {
         assert!(node.is_up(), "{} has lived through it", node.name);

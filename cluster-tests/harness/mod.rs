@@ -7,6 +7,7 @@ pub mod http;
 pub mod node;
 pub mod permit;
 pub mod ports;
+pub mod rbac;
 pub mod roamer;
 pub mod script;
 pub mod spread;

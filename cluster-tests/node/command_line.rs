@@ -33,7 +33,7 @@ fn help_names_every_command() {
 
 #[test]
 fn the_files_that_come_along_pass_the_check_without_a_warning() {
-    for file in ["default", "cluster/node1", "cluster/node2", "cluster/node3"] {
+    for file in ["default", "cluster/node1", "cluster/node2", "cluster/node3", "rbac/conf/config"] {
         let finished = troupemq(&["config", "check", &format!("config/{file}.xml")]);
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{file}");
         assert!(finished.stdout.contains("1883") || finished.stdout.contains("188"), "{finished:?}");

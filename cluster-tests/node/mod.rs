@@ -1,6 +1,7 @@
 //! One node.
 
 mod addons;
+mod authentication;
 pub mod carried;
 mod command_line;
 mod connack;

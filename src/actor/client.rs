@@ -4,6 +4,7 @@
 //! the machine and runs the effects. Decisions about MQTT are the machine's.
 
 mod effects;
+mod login;
 mod pump;
 
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use crate::session::{Effect, Machine, Now};
 use crate::signal::{ConnectionFacts, Initiator};
 
 use super::clock;
+use super::gate::Login;
 use super::hub::{ClientMail, Local};
 use super::inbox::{Inbox, Mail, Wake};
 use super::queue::QueueItem;
@@ -65,6 +67,8 @@ pub struct Client {
     accepted: Accepted,
     connection: ConnectionRef,
     machine: Machine,
+    /// The authentication that is under way.
+    login: Option<Box<Login>>,
     identity: Option<Identity>,
     inbox: Arc<Inbox<ClientItem>>,
     batch: Vec<ClientItem>,
@@ -117,6 +121,7 @@ impl Client {
             accepted,
             connection,
             machine,
+            login: None,
             identity: None,
             inbox: Arc::clone(&inbox),
             batch: Vec::new(),
@@ -277,6 +282,7 @@ impl Client {
                     self.timer_ms = 0;
                 }
                 self.machine.handle_timeout(now, &mut self.effects);
+                self.count_login_timeout();
             }
         }
     }

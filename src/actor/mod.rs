@@ -8,6 +8,7 @@ pub mod clock;
 pub mod congestion;
 pub mod endings;
 pub mod essential;
+pub mod gate;
 pub mod hooks;
 pub mod hub;
 pub mod inbox;

@@ -13,6 +13,7 @@ use crate::session::SessionSettings;
 use crate::telemetry::metrics::Metrics;
 
 use super::congestion::Congestion;
+use super::gate::Gate;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
@@ -41,6 +42,8 @@ pub struct Node {
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
     pub connections: AtomicU64,
+    /// `None`: everybody is let in.
+    gate: Option<Arc<Gate>>,
     cluster: OnceLock<Cluster>,
     hubs: OnceLock<Vec<HubMail>>,
     takers: OnceLock<Vec<TakerMail>>,
@@ -61,6 +64,7 @@ impl Node {
             congestion: Arc::default(),
             qos0_bytes: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
+            gate: None,
             cluster: OnceLock::new(),
             hubs: OnceLock::new(),
             takers: OnceLock::new(),
@@ -68,6 +72,17 @@ impl Node {
             next_connection: AtomicU64::new(1),
             next_member: AtomicUsize::new(0),
         }
+    }
+
+    /// Has clients judged.
+    #[must_use]
+    pub fn with_gate(mut self, gate: Option<Arc<Gate>>) -> Self {
+        self.gate = gate;
+        self
+    }
+
+    pub fn gate(&self) -> Option<&Arc<Gate>> {
+        self.gate.as_ref()
     }
 
     /// Completes the node: called once by the composition root.

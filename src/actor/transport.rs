@@ -28,6 +28,8 @@ pub struct Accepted {
     pub peer: Option<std::net::SocketAddr>,
     pub local: Option<std::net::SocketAddr>,
     pub listener_port: u16,
+    /// Name of the listener.
+    pub listener: std::sync::Arc<str>,
     /// Over TLS, to the broker or to a proxy in front of it.
     pub secure: bool,
     /// The client's certificate, where it showed one and it was verified.

@@ -92,6 +92,15 @@ impl Report {
         self.add(Level::Error, line, path, message);
     }
 
+    /// Takes over a finding about another file.
+    pub(super) fn adopt(&self, diagnostic: Diagnostic) {
+        self.found.borrow_mut().push(diagnostic);
+    }
+
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
     /// Number of errors so far.
     pub(super) fn errors(&self) -> usize {
         self.found.borrow().iter().filter(|found| found.level == Level::Error).count()
@@ -102,10 +111,10 @@ impl Report {
         Path::new(&self.file).parent().unwrap_or(Path::new(""))
     }
 
-    /// Splits into (errors, warnings and notes), each in the order of lines.
+    /// Splits into (errors, warnings and notes), each in the order of lines, those about other files last.
     pub(super) fn into_parts(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         let mut all = self.found.into_inner();
-        all.sort_by_key(|d| d.line);
+        all.sort_by_key(|d| (d.file != self.file, d.line));
         all.into_iter().partition(|d| d.level == Level::Error)
     }
 

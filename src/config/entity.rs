@@ -30,7 +30,13 @@ impl Element {
 
 /// Parses the document; `None` after an error, which is in the report.
 pub(super) fn parse(expanded: &Expanded, report: &Report) -> Option<Element> {
-    let mut parser = Parser { expanded, report, open: Vec::new(), root: None, elements: 0, counted: Position::START };
+    parse_up_to(ELEMENTS_MAX, expanded, report)
+}
+
+/// Parses a document that may have another number of elements than a configuration.
+pub(super) fn parse_up_to(elements_max: usize, expanded: &Expanded, report: &Report) -> Option<Element> {
+    let counted = Position::START;
+    let mut parser = Parser { expanded, report, open: Vec::new(), root: None, elements: 0, elements_max, counted };
     match parser.run() {
         Ok(()) => parser.root,
         Err(Malformed { at, message }) => {
@@ -56,6 +62,7 @@ struct Parser<'a> {
     open: Vec<Element>,
     root: Option<Element>,
     elements: usize,
+    elements_max: usize,
     counted: Position,
 }
 
@@ -96,8 +103,8 @@ impl Parser<'_> {
 
     fn start(&mut self, start: &BytesStart<'_>, at: usize) -> Result<(), String> {
         self.elements += 1;
-        if self.elements > ELEMENTS_MAX {
-            return Err(format!("more than {ELEMENTS_MAX} elements"));
+        if self.elements > self.elements_max {
+            return Err(format!("more than {} elements", self.elements_max));
         }
         if self.open.len() >= DEPTH_MAX {
             return Err(format!("elements nested more than {DEPTH_MAX} deep"));

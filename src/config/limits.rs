@@ -6,6 +6,10 @@ pub(super) const FILE_SIZE_MAX: usize = 1024 * 1024;
 pub(super) const DEPTH_MAX: usize = 32;
 pub(super) const ELEMENTS_MAX: usize = 20_000;
 
+/// Size of a file of credentials, bytes, and its elements: some 100,000 users.
+pub(super) const CREDENTIALS_SIZE_MAX: usize = 64 * 1024 * 1024;
+pub(super) const CREDENTIALS_ELEMENTS_MAX: usize = 1_000_000;
+
 /// Shorter cluster secrets are refused, characters.
 pub(super) const SECRET_LEN_MIN: usize = 16;
 /// Names of nodes and listeners, hosts and paths, bytes.

@@ -6,6 +6,7 @@ mod diagnostic;
 mod entity;
 mod limits;
 mod placeholder;
+pub mod rbac;
 mod render;
 pub mod settings;
 pub mod tls;
@@ -42,7 +43,7 @@ pub fn process_env(name: &str) -> Option<String> {
 /// Reads and checks a file. `env` gives the values of placeholders, and the node name where the file has none.
 pub fn load(path: &Path, env: impl Fn(&str) -> Option<String>) -> Result<Loaded, ConfigErrors> {
     let file = path.display().to_string();
-    let raw = match read_bounded(path) {
+    let raw = match read_bounded(path, FILE_SIZE_MAX) {
         Ok(raw) => raw,
         Err(error) => return Err(refuse(&file, format!("cannot be read: {error}"))),
     };
@@ -61,9 +62,9 @@ pub fn embedded_default() -> Result<Loaded, ConfigErrors> {
 }
 
 /// Reads no more than is allowed, whatever the size the file system tells.
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+fn read_bounded(path: &Path, size_max: usize) -> io::Result<Vec<u8>> {
     let mut raw = Vec::new();
-    let limit = u64::try_from(FILE_SIZE_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    let limit = u64::try_from(size_max).unwrap_or(u64::MAX).saturating_add(1);
     File::open(path)?.take(limit).read_to_end(&mut raw)?;
     Ok(raw)
 }

@@ -15,6 +15,12 @@ pub(super) struct Expanded {
 }
 
 impl Expanded {
+    /// A text without placeholders.
+    pub(super) fn verbatim(text: &str) -> Self {
+        let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX).saturating_add(1);
+        Self { text: text.to_owned(), source_lines: (1..=lines).collect() }
+    }
+
     /// Tells the line in the file for a line of `text`, both counted from 1.
     pub(super) fn source_line(&self, line: u32) -> u32 {
         let index = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);

@@ -3,9 +3,11 @@
 use std::fmt::{Display, Write};
 use std::net::SocketAddr;
 
+use super::rbac::PasswordType;
 use super::settings::{
-    AddonSettings, ClientAuthentication, ClusterSettings, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind,
-    MqttSettings, PersistenceMode, RefuseConnections, RestrictionSettings, SecuritySettings, Settings,
+    AddonSettings, AuthenticationSettings, CertificateName, ClientAuthentication, ClusterSettings, HttpListenerKind,
+    KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, PersistenceMode, RefuseConnections, RestrictionSettings,
+    SecuritySettings, Settings,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -156,13 +158,45 @@ fn keep_alive(out: &mut Page, keep_alive: &KeepAliveSettings) {
 
 fn security(out: &mut Page, security: &SecuritySettings) {
     out.section("security");
-    let anonymous =
-        if security.allow_anonymous { "true (accepted on every address)" } else { "false (accepted on loopback only)" };
+    let anonymous = match (security.allow_anonymous, security.authentication.is_off()) {
+        (true, true) => "true (accepted on every address)",
+        (false, true) => "false (accepted on loopback only)",
+        (true, false) => "true (accepted where no authenticator decides)",
+        (false, false) => "false",
+    };
     out.line("allow-anonymous/enabled", anonymous);
+    authentication(out, &security.authentication);
     out.line("allow-empty-client-id/enabled", security.allow_empty_client_id);
     out.line("payload-format-validation/enabled", security.payload_format_validation);
     out.line("utf8-validation/enabled", security.utf8_validation);
     out.line("allow-request-problem-information/enabled", security.allow_request_problem_information);
+}
+
+fn authentication(out: &mut Page, authentication: &AuthenticationSettings) {
+    if authentication.is_off() {
+        out.line("authentication", "none");
+    }
+    if let Some(rbac) = &authentication.file_rbac {
+        out.line("authentication/file-rbac", rbac.credentials.display());
+        out.seconds("  credentials-reload-interval", rbac.reload_interval_s);
+        let kind = match rbac.password_type {
+            PasswordType::Hashed => "HASHED",
+            PasswordType::Plain => "PLAIN",
+        };
+        out.line("  password-type", kind);
+        match &rbac.listener_names {
+            Some(names) => out.line("  listener-names", names.join(", ")),
+            None => out.line("  listener-names", "all"),
+        }
+        out.line("  next-extension-instead-of-fail", rbac.next_instead_of_fail);
+    }
+    if let Some(name) = authentication.client_certificate {
+        let name = match name {
+            CertificateName::CommonName => "COMMON_NAME",
+            CertificateName::SubjectAlternativeName => "SUBJECT_ALTERNATIVE_NAME",
+        };
+        out.line("authentication/client-certificate/user-name", name);
+    }
 }
 
 fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {

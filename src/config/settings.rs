@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::SupportedCipherSuite;
 
+use super::rbac::FileRbacSettings;
+
 /// Everything a node is configured with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -197,6 +199,35 @@ pub struct SecuritySettings {
     pub allow_request_problem_information: bool,
     /// Whether clients without credentials are let in on addresses other than loopback.
     pub allow_anonymous: bool,
+    pub authentication: AuthenticationSettings,
+}
+
+/// Who decides which clients come in. Nobody: all are let in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuthenticationSettings {
+    /// HiveMQ's File RBAC extension.
+    pub file_rbac: Option<FileRbacSettings>,
+    /// Own element: a client certificate stands for the user it names.
+    pub client_certificate: Option<CertificateName>,
+}
+
+impl AuthenticationSettings {
+    pub fn is_off(&self) -> bool {
+        self.file_rbac.is_none() && self.client_certificate.is_none()
+    }
+
+    /// Whether some client may pass all authenticators undecided.
+    pub fn may_pass(&self) -> bool {
+        self.file_rbac.as_ref().is_none_or(|rbac| rbac.listener_names.is_some() || rbac.next_instead_of_fail)
+    }
+}
+
+/// Which name of a certificate is the user's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateName {
+    CommonName,
+    /// The first DNS name or IP address.
+    SubjectAlternativeName,
 }
 
 #[derive(Debug, Clone, PartialEq)]

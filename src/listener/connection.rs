@@ -17,6 +17,8 @@ use crate::actor::transport::{Accepted, PeerCertificate};
 /// What a listener does with a connection before MQTT begins.
 #[derive(Debug)]
 pub struct Endpoint {
+    /// Name of the listener.
+    pub name: Arc<str>,
     pub proxy_protocol: bool,
     pub tls: Option<Arc<tls::Current>>,
     pub web_socket: Option<websocket::Endpoint>,
@@ -37,8 +39,8 @@ impl Endpoint {
     }
 
     /// A plain connection.
-    pub fn open_plain(stream: TcpStream, peer: SocketAddr) -> Opened {
-        let accepted = accepted(&stream, peer);
+    pub fn open_plain(&self, stream: TcpStream, peer: SocketAddr) -> Opened {
+        let accepted = self.accepted(&stream, peer);
         let socket = Socket::Plain(Replay::new(Bytes::new(), stream));
         Opened { transport: Box::new(StreamTransport::new(socket)), accepted }
     }
@@ -48,7 +50,7 @@ impl Endpoint {
     /// # Errors
     /// Why the connection cannot be used: the peer's fault, or the network's.
     pub async fn open(&self, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Option<Opened>> {
-        let mut accepted = accepted(&stream, peer);
+        let mut accepted = self.accepted(&stream, peer);
         let mut ahead = Bytes::new();
         if self.proxy_protocol {
             match within(self.idle_timeout, proxy::read(&mut stream)).await? {
@@ -80,11 +82,13 @@ impl Endpoint {
         };
         Ok(Some(Opened { transport, accepted }))
     }
-}
 
-fn accepted(stream: &TcpStream, peer: SocketAddr) -> Accepted {
-    let local = stream.local_addr().ok();
-    Accepted { peer: Some(peer), local, listener_port: local.map_or(0, |a| a.port()), secure: false, certificate: None }
+    fn accepted(&self, stream: &TcpStream, peer: SocketAddr) -> Accepted {
+        let local = stream.local_addr().ok();
+        let listener_port = local.map_or(0, |a| a.port());
+        let listener = Arc::clone(&self.name);
+        Accepted { peer: Some(peer), local, listener_port, listener, secure: false, certificate: None }
+    }
 }
 
 /// Puts what the proxy says in the place of what the socket shows. The node's own address stays: it is the one that was connected to.

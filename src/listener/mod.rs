@@ -83,6 +83,7 @@ pub fn start(
     let mut sockets = socket::bind_shared(wanted, arbiters.len().max(1)).map_err(failed(wanted))?;
     let address = sockets.first().map_or(Ok(wanted), |s| s.local_addr()).map_err(failed(wanted))?;
     let endpoint = Arc::new(Endpoint {
+        name: settings.name.as_str().into(),
         proxy_protocol: settings.proxy_protocol,
         tls,
         web_socket: match &settings.kind {
@@ -130,7 +131,7 @@ fn limit(ms: u64) -> Duration {
 async fn accept(socket: StdListener, local: Rc<Local>, stop: CancellationToken, endpoint: Arc<Endpoint>) {
     socket::accept_loop(socket, stop, |stream, peer| {
         if endpoint.is_plain() {
-            begin(Rc::clone(&local), Endpoint::open_plain(stream, peer));
+            begin(Rc::clone(&local), endpoint.open_plain(stream, peer));
         } else {
             // The steps take as long as the peer likes; others are accepted meanwhile.
             let (local, endpoint) = (Rc::clone(&local), Arc::clone(&endpoint));

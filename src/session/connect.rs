@@ -1,5 +1,7 @@
 //! CONNECT to CONNACK (MQTT 5 sections 3.1, 3.2; spec/hivemq.md 9.1 to 9.5).
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
 
 use super::effect::{Effect, Registration};
@@ -8,6 +10,7 @@ use super::keep_alive;
 use super::peer::{PROTOCOL_MAX_PACKET_SIZE_BYTES, Peer};
 use super::settings::{RefuseConnections, SessionSettings};
 use super::will;
+use crate::auth::Principal;
 use crate::mqtt::codec::DecodeError;
 use crate::mqtt::packet::{Connack, ConnackProperties, Connect};
 use crate::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode};
@@ -26,6 +29,10 @@ pub(super) struct Terms {
     /// Towards the client.
     pub(super) sent_topic_alias_max: u16,
     pub(super) connack: ConnackProperties,
+    /// Authentication Method.
+    pub(super) method: Option<ByteString>,
+    /// Known once the client is let in.
+    pub(super) principal: Arc<Principal>,
 }
 
 /// Checks a CONNECT.
@@ -39,10 +46,6 @@ pub(super) fn negotiate(
     assigned_id: &dyn Fn() -> String,
     wall_ms: u64,
 ) -> Result<(Terms, Registration), Offence> {
-    if connect.properties.authentication_method.is_some() {
-        // [MQTT-4.12.0-1]
-        return Err(Offence::AuthenticationMethod);
-    }
     if settings.server_reference.as_ref().is_some_and(|server| server.refuse == RefuseConnections::Always) {
         return Err(Offence::Moved);
     }
@@ -79,6 +82,8 @@ pub(super) fn negotiate(
         // [MQTT-3.1.2-26] [MQTT-3.1.2-27]
         sent_topic_alias_max: connect.properties.topic_alias_maximum.unwrap_or(0).min(settings.sent_topic_alias_max),
         connack,
+        method: connect.properties.authentication_method,
+        principal: Arc::default(),
     };
     let registration = Registration {
         client_id,
@@ -88,7 +93,6 @@ pub(super) fn negotiate(
         session_expiry_interval_s,
         will,
         username: connect.username,
-        password: connect.password,
         user_properties: connect.properties.user_properties,
     };
     Ok((terms, registration))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 
+use super::authenticate::Enhanced;
 use super::connect::Terms;
 use super::effect::{Effect, End, Ticket};
 use super::error::Offence;
@@ -17,6 +18,7 @@ use super::sent_alias::SentAliases;
 use super::settings::SessionSettings;
 use super::subscribe::Answers;
 use super::topic_alias::TopicAliases;
+use crate::auth::Principal;
 use crate::mqtt::Packet;
 use crate::mqtt::packet::PacketId;
 
@@ -30,6 +32,9 @@ pub(super) struct Connected {
     pub(super) settings: Arc<SessionSettings>,
     pub(super) peer: Peer,
     pub(super) client_id: ByteString,
+    pub(super) principal: Arc<Principal>,
+    /// `None` without an Authentication Method.
+    pub(super) enhanced: Option<Box<Enhanced>>,
     /// As CONNECT settled it; 0 ends the session with the connection.
     pub(super) session_expiry_interval_s: u32,
     pub(super) keep_alive: KeepAlive,
@@ -44,8 +49,7 @@ pub(super) struct Connected {
 #[derive(Debug)]
 pub(super) enum Question {
     Release(PacketId),
-    /// With the number of its filters.
-    Subscribe(PacketId, usize),
+    Subscribe(PacketId, Answers),
     Unsubscribe(PacketId, Answers),
 }
 
@@ -62,6 +66,8 @@ impl Connected {
         Self {
             peer: terms.peer,
             client_id: terms.client_id,
+            principal: terms.principal,
+            enhanced: terms.method.map(|method| Box::new(Enhanced::new(method))),
             session_expiry_interval_s: terms.session_expiry_interval_s,
             keep_alive: KeepAlive::new(terms.keep_alive_s, settings.keep_alive_multiplier_milli, now.mono_ms),
             inbound: Inbound::resume(received, TopicAliases::new(terms.topic_alias_max, &settings.alias_memory)),
@@ -99,8 +105,7 @@ impl Connected {
             // [MQTT-3.12.4-1]
             Packet::Pingreq => _ = self.peer.send(Packet::Pingresp, out),
             Packet::Disconnect(disconnect) => return self.disconnected(&disconnect).map(Next::End),
-            // [MQTT-4.12.0-7]
-            Packet::Auth(_) => return Err(Offence::UnexpectedAuth),
+            Packet::Auth(auth) => self.auth(*auth, now, out)?,
             // [MQTT-3.1.0-2]
             Packet::Connect(_) => return Err(Offence::SecondConnect),
             Packet::Connack(_) | Packet::Suback(_) | Packet::Unsuback(_) | Packet::Pingresp => return Err(Offence::ServerPacket),

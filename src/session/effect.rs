@@ -1,10 +1,8 @@
 //! What a machine asks of the outside.
 
-use std::fmt;
-
-use bytes::Bytes;
 use bytestring::ByteString;
 
+use super::authenticate::Evidence;
 use crate::mqtt::packet::{PacketId, SubscriptionOptions};
 use crate::mqtt::{Delivery, Message, Packet, ProtocolVersion, ReasonCode, Source, SubscriptionFilter, UserProperties};
 use crate::signal::{DropReason, Initiator};
@@ -18,6 +16,8 @@ pub struct Ticket(pub u64);
 pub enum Effect {
     /// Encode and write.
     Send(Packet),
+    /// Judge who the client is; answer with `Machine::handle_authenticated`. At most one such question is open.
+    Authenticate(Box<Evidence>),
     /// Register the connection with the client's shard; answer with `Machine::handle_registered`.
     Register(Box<Registration>),
     /// Route a message; answer with `Machine::handle_published` when it is as safe as its QoS asks. For QoS 0 only the answer
@@ -45,8 +45,8 @@ pub enum Effect {
     Close,
 }
 
-/// What CONNECT asks of the authenticator and of the client's shard.
-#[derive(Clone, PartialEq)]
+/// What CONNECT asks of the client's shard.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Registration {
     pub client_id: ByteString,
     pub client_id_assigned: bool,
@@ -55,26 +55,9 @@ pub struct Registration {
     /// Seconds after capping; 0 ends the session with the connection; 4,294,967,295 never.
     pub session_expiry_interval_s: u32,
     pub will: Option<WillRegistration>,
+    /// As it was proved, or else as CONNECT says.
     pub username: Option<ByteString>,
-    /// For the authenticator; neither logged nor stored.
-    pub password: Option<Bytes>,
     pub user_properties: UserProperties,
-}
-
-impl fmt::Debug for Registration {
-    /// Leaves the password out.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registration")
-            .field("client_id", &self.client_id)
-            .field("client_id_assigned", &self.client_id_assigned)
-            .field("protocol", &self.protocol)
-            .field("clean_start", &self.clean_start)
-            .field("session_expiry_interval_s", &self.session_expiry_interval_s)
-            .field("will", &self.will)
-            .field("username", &self.username)
-            .field("user_properties", &self.user_properties)
-            .finish_non_exhaustive()
-    }
 }
 
 /// A Will with its delay.

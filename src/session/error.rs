@@ -21,8 +21,6 @@ pub(super) enum Offence {
     WillRetainNotSupported,
     #[error("will payload is not UTF-8 as its payload format indicator says")]
     WillPayloadFormatInvalid,
-    #[error("authentication method is not supported")]
-    AuthenticationMethod,
     /// MQTT 3 cannot be told of another one.
     #[error("keep alive is 0 or above the maximum")]
     KeepAliveRefused,
@@ -31,11 +29,26 @@ pub(super) enum Offence {
     Discouraged(&'static str),
     #[error("all clients are to use another server")]
     Moved,
+    #[error("authentication method is not the one of CONNECT")]
+    AuthenticationMethodChanged,
+    #[error("only AUTH and DISCONNECT may come before CONNACK")]
+    PacketBeforeConnack,
+    #[error("authentication took too long")]
+    AuthenticationTimeout,
+    #[error("authentication as another user")]
+    AnotherUser,
+    #[error("authentication data is larger than the client takes")]
+    AuthTooLarge,
+    /// Of a re-authentication.
+    #[error("authentication failed")]
+    NotAuthenticated(ReasonCode),
+    #[error("the will may not be published")]
+    WillNotAuthorized,
     #[error("second CONNECT")]
     SecondConnect,
     #[error("packet that only a server sends")]
     ServerPacket,
-    #[error("AUTH without an authentication method in use")]
+    #[error("AUTH that nobody waits for")]
     UnexpectedAuth,
     #[error("topic of PUBLISH is not a valid topic name")]
     TopicInvalid,
@@ -104,10 +117,14 @@ impl Offence {
             Self::WillQoSNotSupported | Self::QoSNotSupported => ReasonCode::QoSNotSupported,
             Self::WillRetainNotSupported | Self::RetainNotSupported => ReasonCode::RetainNotSupported,
             Self::WillPayloadFormatInvalid | Self::PayloadFormatInvalid => ReasonCode::PayloadFormatInvalid,
-            Self::AuthenticationMethod => ReasonCode::BadAuthenticationMethod,
+            Self::AuthenticationMethodChanged => ReasonCode::BadAuthenticationMethod,
+            Self::AuthenticationTimeout | Self::AnotherUser | Self::WillNotAuthorized => ReasonCode::NotAuthorized,
+            Self::AuthTooLarge => ReasonCode::PacketTooLarge,
+            Self::NotAuthenticated(code) => code,
             Self::SecondConnect
             | Self::ServerPacket
             | Self::UnexpectedAuth
+            | Self::PacketBeforeConnack
             | Self::TopicReserved
             | Self::TopicMissing
             | Self::TopicAliasZero

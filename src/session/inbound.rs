@@ -146,6 +146,10 @@ impl Connected {
                 if self.breaks_payload_format(&message) {
                     return Err(Offence::PayloadFormatInvalid);
                 }
+                // QoS 0 has no acknowledgement to carry the refusal (spec/hivemq.md 7.5).
+                if !self.may_publish(&message) {
+                    return Err(Offence::Refused(ReasonCode::NotAuthorized));
+                }
                 let ticket = self.next_ticket();
                 out.push(Effect::Publish { ticket, message: Box::new(message), receive: None });
                 Ok(())
@@ -187,6 +191,9 @@ impl Connected {
     fn route(&mut self, message: Message, receive: Option<PacketId>, out: &mut Vec<Effect>) -> Verdict {
         if self.breaks_payload_format(&message) {
             return Verdict::Known(ReasonCode::PayloadFormatInvalid);
+        }
+        if !self.may_publish(&message) {
+            return Verdict::Known(ReasonCode::NotAuthorized);
         }
         let ticket = self.next_ticket();
         out.push(Effect::Publish { ticket, message: Box::new(message), receive });
@@ -333,6 +340,10 @@ impl Connected {
             received_at_ms: now.wall_ms,
             origin: Origin::Client(self.client_id.clone()),
         })
+    }
+
+    fn may_publish(&self, message: &Message) -> bool {
+        self.principal.may_publish(&message.topic, message.qos, message.retain)
     }
 
     fn breaks_payload_format(&self, message: &Message) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::authenticate::{Authentication, Exchanged};
 use super::connect::{self, Terms};
 use super::connected::{Connected, Next};
 use super::effect::{Effect, End, Registered, Ticket};
@@ -10,6 +11,7 @@ use super::end;
 use super::error::Offence;
 use super::peer::Peer;
 use super::settings::SessionSettings;
+use crate::auth::{Refusal, Verdict};
 use crate::mqtt::codec::DecodeError;
 use crate::mqtt::packet::Connect;
 use crate::mqtt::{Delivery, Packet, ProtocolVersion, ReasonCode, Source};
@@ -44,6 +46,8 @@ enum State {
     AwaitConnect {
         deadline_ms: Option<u64>,
     },
+    /// It is not known yet who the client is; its shard knows nothing of it.
+    Authenticating(Box<Authentication>),
     AwaitRegistration(Box<Terms>),
     Connected(Box<Connected>),
     Closed,
@@ -80,13 +84,16 @@ impl Machine {
         matches!(self.state, State::Closed)
     }
 
-    /// Whether the next packet may be decoded and handed in, and the socket read. False while the registration is awaited, while
+    /// Whether the next packet may be decoded and handed in, and the socket read. False while a plain login or the registration is awaited, while
     /// too many questions are open, while a PUBLISH waits for the SUBACK before it, and after the end. It changes with each
     /// packet and with each answer. While it is false the Keep Alive clock stands still, since the client is not heard.
     pub fn wants_input(&self) -> bool {
         match &self.state {
             State::AwaitConnect { .. } => true,
-            State::AwaitRegistration(_) | State::Closed => false,
+            // A client that may not speak is heard, or it would go unnoticed [MQTT-3.1.2-30].
+            State::Authenticating(authentication) => authentication.is_exchange(),
+            State::AwaitRegistration(terms) => terms.method.is_some() && self.backlog.is_empty(),
+            State::Closed => false,
             State::Connected(connected) => self.backlog.is_empty() && connected.has_room(),
         }
     }
@@ -148,13 +155,15 @@ impl Machine {
     }
 
     /// The broker ends the connection at once: takeover (0x8E), administrative (0x98), shutdown (0x8B), lost shard (0x88) and so on.
-    /// For a takeover and a lost incarnation the shard already knows: then no `Effect::End` is emitted (`tell_shard` false).
+    /// For a takeover and a lost incarnation the shard already knows: then no `Effect::End` is emitted (`tell_shard` false), nor is one of a
+    /// client that was not let in yet.
     /// While the registration is awaited, `Effect::End` follows a `Register` that may still be refused.
     pub fn disconnect(&mut self, code: ReasonCode, reason: &str, tell_shard: bool, _now: Now, out: &mut Vec<Effect>) {
         self.backlog.clear();
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Closed => {}
             State::AwaitConnect { .. } => out.push(Effect::Close),
+            State::Authenticating(authentication) => connect::refuse(&authentication.terms.peer, code, reason, out),
             State::AwaitRegistration(terms) => {
                 if tell_shard {
                     out.push(Effect::End(end::by_server(code)));
@@ -168,6 +177,17 @@ impl Machine {
                     out.push(Effect::End(end::by_server(code)));
                 }
                 out.push(Effect::Close);
+            }
+        }
+    }
+
+    /// Answer to `Effect::Authenticate`.
+    pub fn handle_authenticated(&mut self, verdict: Verdict, now: Now, out: &mut Vec<Effect>) {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Authenticating(authentication) => self.judged(*authentication, verdict, now, out),
+            other => {
+                self.state = other;
+                self.answer(now, out, |connected, out| connected.authenticated(verdict, out));
             }
         }
     }
@@ -239,7 +259,7 @@ impl Machine {
     pub fn send_quota(&self) -> usize {
         match &self.state {
             State::Connected(connected) => connected.outbound.send_quota(),
-            State::AwaitConnect { .. } | State::AwaitRegistration(_) | State::Closed => 0,
+            State::AwaitConnect { .. } | State::Authenticating(_) | State::AwaitRegistration(_) | State::Closed => 0,
         }
     }
 
@@ -249,7 +269,7 @@ impl Machine {
     pub fn deliver(&mut self, delivery: Delivery, now: Now, out: &mut Vec<Effect>) -> bool {
         match &mut self.state {
             State::Connected(connected) => connected.outbound.deliver(delivery, &connected.peer, now, out),
-            State::AwaitConnect { .. } | State::AwaitRegistration(_) | State::Closed => false,
+            State::AwaitConnect { .. } | State::Authenticating(_) | State::AwaitRegistration(_) | State::Closed => false,
         }
     }
 
@@ -265,29 +285,43 @@ impl Machine {
     pub fn next_timeout(&self) -> Option<u64> {
         match &self.state {
             State::AwaitConnect { deadline_ms } => *deadline_ms,
-            State::Connected(connected) if self.wants_input() => connected.keep_alive.deadline_ms(),
-            State::AwaitRegistration(_) | State::Connected(_) | State::Closed => None,
+            State::Authenticating(authentication) => Some(authentication.deadline_ms),
+            State::Connected(connected) => {
+                let keep_alive = if self.wants_input() { connected.keep_alive.deadline_ms() } else { None };
+                let authentication = connected.enhanced.as_ref().and_then(|enhanced| enhanced.deadline_ms());
+                keep_alive.into_iter().chain(authentication).min()
+            }
+            State::AwaitRegistration(_) | State::Closed => None,
         }
     }
 
-    /// A timer ran out: no CONNECT in time, keep alive. Nothing happens before `next_timeout`.
+    /// A timer ran out: no CONNECT in time, authentication, keep alive. Nothing happens before `next_timeout`.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Effect>) {
         if self.next_timeout().is_none_or(|due| now.mono_ms < due) {
             return;
         }
-        match self.state {
-            State::Connected(_) => self.offend(Offence::KeepAliveTimeout, now, out),
+        match &self.state {
+            State::Authenticating(_) => self.offend(Offence::AuthenticationTimeout, now, out),
+            State::Connected(connected) => {
+                let authentication = connected.enhanced.as_ref().and_then(|enhanced| enhanced.deadline_ms());
+                let offence = match authentication {
+                    Some(due) if due <= now.mono_ms => Offence::AuthenticationTimeout,
+                    _ => Offence::KeepAliveTimeout,
+                };
+                self.offend(offence, now, out);
+            }
             State::AwaitConnect { .. } | State::AwaitRegistration(_) | State::Closed => self.close(out),
         }
     }
 
-    fn handle_connect(&mut self, connect: Connect, assigned_id: &dyn Fn() -> String, now: Now, out: &mut Vec<Effect>) {
+    fn handle_connect(&mut self, mut connect: Connect, assigned_id: &dyn Fn() -> String, now: Now, out: &mut Vec<Effect>) {
         self.protocol = Some(connect.protocol);
         let peer = Peer::new(&connect, &self.settings);
+        let (password, data) = (connect.password.take(), connect.properties.authentication_data.take());
         match connect::negotiate(connect, peer, &self.settings, assigned_id, now.wall_ms) {
             Ok((terms, registration)) => {
-                self.state = State::AwaitRegistration(Box::new(terms));
-                out.push(Effect::Register(Box::new(registration)));
+                let authentication = Authentication::begin(terms, registration, password, data, now, out);
+                self.state = State::Authenticating(Box::new(authentication));
             }
             Err(offence) => {
                 self.state = State::Closed;
@@ -297,10 +331,66 @@ impl Machine {
         }
     }
 
+    /// The outside's answer about a CONNECT.
+    fn judged(&mut self, mut authentication: Authentication, verdict: Verdict, now: Now, out: &mut Vec<Effect>) {
+        let peer = authentication.terms.peer;
+        match verdict {
+            Verdict::Accept { principal, data } => match authentication.accept(principal, data) {
+                Ok((terms, registration)) => {
+                    self.state = State::AwaitRegistration(Box::new(terms));
+                    out.push(Effect::Register(Box::new(registration)));
+                }
+                Err(offence) => self.refuse(&peer, offence.reason_code(), &offence.to_string(), out),
+            },
+            // [MQTT-4.12.0-4]
+            Verdict::Refuse(Refusal { code, reason }) => self.refuse(&peer, code, reason, out),
+            Verdict::Continue { data } => {
+                let challenged = authentication.challenge(data, out);
+                self.state = State::Authenticating(Box::new(authentication));
+                if let Err(offence) = challenged {
+                    self.offend(offence, now, out);
+                }
+            }
+        }
+    }
+
+    /// Refuses a CONNECT, and what came behind it [MQTT-3.1.4-6].
+    fn refuse(&mut self, peer: &Peer, code: ReasonCode, reason: &str, out: &mut Vec<Effect>) {
+        self.backlog.clear();
+        self.state = State::Closed;
+        connect::refuse(peer, code, reason, out);
+    }
+
+    /// Takes what a client with an Authentication Method did before CONNACK.
+    fn handle_exchange(&mut self, input: Input, now: Now, out: &mut Vec<Effect>) {
+        let State::Authenticating(authentication) = &mut self.state else { return };
+        match input {
+            Input::Packet(packet) => match authentication.handle(packet, out) {
+                Ok(Exchanged::GoOn) => {}
+                Ok(Exchanged::Left) => self.close(out),
+                Err(offence) => self.offend(offence, now, out),
+            },
+            Input::Broken(error) => match error.reason_code() {
+                Some(code) => self.disconnect(code, &error.to_string(), false, now, out),
+                None => self.close(out),
+            },
+            Input::StreamEnded => self.close(out),
+        }
+    }
+
     /// Takes what the peer did after CONNECT, now or when its turn comes.
     fn handle_input(&mut self, input: Input, now: Now, out: &mut Vec<Effect>) {
         let waits = match &self.state {
             State::AwaitConnect { .. } | State::Closed => return,
+            State::Authenticating(authentication) if authentication.is_exchange() => {
+                return self.handle_exchange(input, now, out);
+            }
+            State::Authenticating(_) => true,
+            State::AwaitRegistration(terms) if terms.method.is_some() => match &input {
+                Input::Packet(Packet::Disconnect(_)) | Input::Broken(_) | Input::StreamEnded => true,
+                // [MQTT-3.1.2-30]
+                Input::Packet(_) => return self.offend(Offence::PacketBeforeConnack, now, out),
+            },
             State::AwaitRegistration(_) => true,
             State::Connected(connected) => match &input {
                 // The client's side of deliveries stands apart from what it asks for.

@@ -13,6 +13,7 @@
 //! - it keeps the machine until [`Effect::Close`]: the end of a stream waits in line behind what came before it.
 
 mod alias_memory;
+pub mod authenticate;
 mod connect;
 mod connected;
 pub mod effect;
@@ -32,6 +33,8 @@ mod will;
 #[cfg(test)]
 mod test_kit;
 
+#[cfg(test)]
+mod authenticate_test;
 #[cfg(test)]
 mod connect_test;
 #[cfg(test)]
@@ -54,6 +57,7 @@ mod size_test;
 mod subscribe_test;
 
 pub use alias_memory::AliasMemory;
+pub use authenticate::{Evidence, Stage};
 pub use effect::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket, WillRegistration};
 pub use machine::{Machine, Now};
 pub use settings::{KeepAlivePolicy, RefuseConnections, ServerReference, SessionSettings};

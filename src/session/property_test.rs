@@ -1,14 +1,16 @@
 //! Whatever comes in whatever order: the machine keeps its promises.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::effect::{AckOutcome, Effect, Registered, Ticket};
 use super::settings::SessionSettings;
 use super::test_kit::*;
+use crate::auth::{Refusal, Verdict};
 use crate::mqtt::codec::DecodeError;
-use crate::mqtt::packet::PublishAck;
+use crate::mqtt::packet::{Auth, AuthProperties, PublishAck};
 use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
 
 const WINDOW: u16 = 4;
@@ -23,6 +25,7 @@ enum Op {
     Other(Packet),
     Answer { nth: usize, code: ReasonCode },
     WrongAnswer(u64),
+    Judged(Verdict),
     Registered(Result<Registered, ReasonCode>),
     Deliver { qos: QoS, source: Source, dup: bool },
     Stored { nth: usize },
@@ -69,6 +72,21 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Packet::Connect(Box::new(connect(V5)))),
         1 => Just(Packet::Disconnect(Box::new(disconnect(ReasonCode::Success, Some(1))))),
     ];
+    let auth = prop_oneof![
+        6 => Just((ReasonCode::ContinueAuthentication, "M")),
+        4 => Just((ReasonCode::ReAuthenticate, "M")),
+        1 => Just((ReasonCode::Success, "M")),
+        1 => Just((ReasonCode::ReAuthenticate, "N")),
+    ];
+    let auth = auth.prop_map(|(reason_code, method)| {
+        let properties = AuthProperties { authentication_method: Some(method.into()), ..AuthProperties::default() };
+        Op::Other(Packet::Auth(Box::new(Auth { reason_code, properties })))
+    });
+    let verdict = prop_oneof![
+        4 => Just(Verdict::Accept { principal: Arc::default(), data: None }),
+        2 => Just(Verdict::Continue { data: None }),
+        1 => Just(Verdict::Refuse(Refusal::CREDENTIALS))
+    ];
     let registered = prop_oneof![
         3 => Just(Ok(Registered { session_present: true, received_packet_ids: vec![id(1), id(7)] })),
         1 => Just(Err(ReasonCode::ServerUnavailable))
@@ -83,6 +101,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => other.prop_map(Op::Other),
         30 => (any::<usize>(), code()).prop_map(|(nth, code)| Op::Answer { nth, code }),
         1 => (0..40_u64).prop_map(Op::WrongAnswer),
+        3 => auth,
+        8 => verdict.prop_map(Op::Judged),
         4 => registered.prop_map(Op::Registered),
         30 => (qos(), source(), any::<bool>()).prop_map(|(qos, source, dup)| Op::Deliver { qos, source, dup }),
         10 => any::<usize>().prop_map(|nth| Op::Stored { nth }),
@@ -106,6 +126,10 @@ struct Observer {
     in_flight: BTreeMap<u16, Source>,
     /// PUBREC reported and not yet confirmed.
     storing: Vec<Source>,
+    /// Whether a verdict is awaited.
+    asked: bool,
+    /// Whether an Authentication Method is in use.
+    enhanced: bool,
     connacks: usize,
     ends: usize,
     closed: bool,
@@ -125,7 +149,11 @@ impl Observer {
             assert!(!self.closed, "{effect:?} after Close");
             match effect {
                 Effect::Send(packet) => self.see_packet(version, packet),
-                Effect::Register(_) => {}
+                Effect::Authenticate(_) => {
+                    assert!(!self.asked, "one question at a time");
+                    self.asked = true;
+                }
+                Effect::Register(_) => assert!(!self.asked && self.connacks == 0),
                 Effect::Publish { ticket, .. } => self.ask(*ticket, Kind::Publish),
                 Effect::Release { ticket, .. } => self.ask(*ticket, Kind::Release),
                 Effect::Subscribe { ticket, subscriptions } => self.ask(*ticket, Kind::Subscribe(subscriptions.len())),
@@ -165,6 +193,7 @@ impl Observer {
                 return;
             }
             Packet::Disconnect(_) => assert!(version.is_v5()),
+            Packet::Auth(_) => return assert!(self.enhanced),
             _ => {}
         }
         assert_eq!(self.connacks, 1, "{packet:?} before CONNACK");
@@ -232,6 +261,12 @@ fn perform(rig: &mut Rig, observer: &mut Observer, op: Op) -> Vec<Effect> {
             assert!(all.is_empty());
             all
         }
+        Op::Judged(verdict) => {
+            if !std::mem::take(&mut observer.asked) {
+                return vec![];
+            }
+            rig.judge(verdict)
+        }
         Op::Registered(verdict) => rig.register(verdict),
         Op::Deliver { qos, source, dup } => {
             // A caller hands an entry out once.
@@ -281,14 +316,23 @@ proptest! {
     fn any_sequence_keeps_the_promises(
         version in prop_oneof![Just(ProtocolVersion::V3_1), Just(V3), Just(V5)],
         outlives in any::<bool>(),
+        enhanced in any::<bool>(),
+        before in prop::collection::vec(op(), 0..3),
         early in prop::collection::vec(op(), 0..3),
         ops in prop::collection::vec(op(), 0..150),
     ) {
         let mut rig = Rig::new(SessionSettings { max_inflight: WINDOW, ..settings() });
         let mut observer = Observer::default();
-        rig.connect(if outlives { persistent(version) } else { connect(version) });
+        let mut wanted = if outlives { persistent(version) } else { connect(version) };
+        if enhanced && version.is_v5() {
+            wanted.properties.authentication_method = Some("M".into());
+            observer.enhanced = true;
+        }
+        rig.ask(wanted);
+        observer.asked = true;
+        let judged = Op::Judged(Verdict::Accept { principal: Arc::default(), data: None });
         let registered = Op::Registered(Ok(Registered::default()));
-        for op in early.into_iter().chain([registered]).chain(ops) {
+        for op in before.into_iter().chain([judged]).chain(early).chain([registered]).chain(ops) {
             let effects = perform(&mut rig, &mut observer, op);
             observer.see(version, &effects);
             prop_assert_eq!(rig.machine.is_closed(), observer.closed);

@@ -8,6 +8,7 @@ use super::effect::{Effect, Registered};
 use super::peer::Peer;
 use super::settings::SessionSettings;
 use super::test_kit::*;
+use crate::auth::{Refusal, Verdict};
 use crate::mqtt::codec::encoded_len;
 use crate::mqtt::packet::{Connect, PublishAck};
 use crate::mqtt::{Delivery, Message, Packet, ReasonCode, Source};
@@ -159,7 +160,9 @@ fn disconnect_is_explained_whatever_was_asked_but_only_if_it_fits() {
 fn a_refusing_connack_stays_within_the_limit() {
     let mut wanted = taking(20);
     wanted.properties.authentication_method = Some("no-such-method".into());
-    let effects = Rig::new(settings()).packet(Packet::Connect(Box::new(wanted)));
+    let mut rig = Rig::new(settings());
+    rig.ask(wanted);
+    let effects = rig.judge(Verdict::Refuse(Refusal::METHOD));
     assert_eq!(briefs(&effects), ["CONNACK 8c", "close"]);
     assert!(encoded_len(packets(&effects)[0], V5) <= 20);
 }

@@ -1,7 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE (MQTT 5 sections 3.8 to 3.11, spec/hivemq.md 2.6, 9.8).
 //!
 //! A filter that is no filter, or asks for what is switched off, ends the connection as HiveMQ does; so a SUBACK holds only what the
-//! outside said.
+//! outside said, and that the client may not subscribe to a filter.
 
 use super::connected::{Connected, Question};
 use super::effect::{Effect, Subscription, Ticket};
@@ -10,7 +10,7 @@ use super::peer::failure_text;
 use crate::mqtt::packet::{PacketId, Suback, Subscribe, SubscriptionOptions, SubscriptionRequest, Unsuback, Unsubscribe};
 use crate::mqtt::{Packet, ProtocolVersion, ReasonCode, SubscriptionFilter, UserProperties};
 
-/// Reason Codes of an UNSUBACK to come; `None` where the outside decides.
+/// Reason Codes of a SUBACK or UNSUBACK to come; `None` where the outside decides.
 pub(super) type Answers = Vec<Option<ReasonCode>>;
 
 impl Connected {
@@ -19,11 +19,21 @@ impl Connected {
             return Err(Offence::SubscriptionIdentifier);
         }
         let mut subscriptions = Vec::with_capacity(subscribe.filters.len());
+        let mut answers = Answers::with_capacity(subscribe.filters.len());
         for request in &subscribe.filters {
             let (filter, options) = self.check_request(request)?;
+            // With the QoS that was asked for, whatever is granted (spec/hivemq.md 7.5).
+            if !self.principal.may_subscribe(&filter, request.options.qos) {
+                answers.push(Some(ReasonCode::NotAuthorized));
+                continue;
+            }
             subscriptions.push(Subscription { filter, options, identifier: subscribe.subscription_identifier });
+            answers.push(None);
         }
-        let ticket = self.ask(Question::Subscribe(subscribe.packet_id, subscriptions.len()));
+        if subscriptions.is_empty() {
+            return self.send_suback(subscribe.packet_id, answers, &[], out);
+        }
+        let ticket = self.ask(Question::Subscribe(subscribe.packet_id, answers));
         out.push(Effect::Subscribe { ticket, subscriptions });
         Ok(())
     }
@@ -58,12 +68,23 @@ impl Connected {
         codes: &[ReasonCode],
         out: &mut Vec<Effect>,
     ) -> Result<(), Offence> {
-        let Some(Question::Subscribe(packet_id, len)) = self.answered(ticket, |q| matches!(q, Question::Subscribe(..))) else {
-            return Ok(());
-        };
-        let unanswered = std::iter::repeat(ReasonCode::UnspecifiedError);
+        match self.answered(ticket, |q| matches!(q, Question::Subscribe(..))) {
+            Some(Question::Subscribe(packet_id, answers)) => self.send_suback(packet_id, answers, codes, out),
+            _ => Ok(()),
+        }
+    }
+
+    fn send_suback(
+        &self,
+        packet_id: PacketId,
+        answers: Answers,
+        codes: &[ReasonCode],
+        out: &mut Vec<Effect>,
+    ) -> Result<(), Offence> {
+        let mut codes = codes.iter().copied();
+        let mut decided = || codes.next().unwrap_or(ReasonCode::UnspecifiedError);
         // [MQTT-3.8.4-6] [MQTT-3.9.3-1]
-        let reason_codes: Vec<_> = codes.iter().copied().chain(unanswered).take(len).collect();
+        let reason_codes: Vec<_> = answers.into_iter().map(|answer| answer.unwrap_or_else(&mut decided)).collect();
         let failure = reason_codes.iter().copied().find(|c| c.is_error());
         if let (Some(code), ProtocolVersion::V3_1) = (failure, self.peer.protocol) {
             // MQTT 3.1 has no failure in SUBACK (spec/hivemq.md 9.11).

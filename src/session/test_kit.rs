@@ -7,9 +7,11 @@ use bytes::Bytes;
 use bytestring::ByteString;
 
 use super::alias_memory::AliasMemory;
+use super::authenticate::Evidence;
 use super::effect::{Effect, End, Registered, Registration, Ticket};
 use super::machine::{Machine, Now};
 use super::settings::{KeepAlivePolicy, SessionSettings};
+use crate::auth::Verdict;
 use crate::mqtt::packet::{
     Connack, Connect, ConnectProperties, Disconnect, DisconnectProperties, PacketId, Publish, PublishAck, PublishProperties,
     Subscribe, SubscriptionOptions, SubscriptionRequest, Unsubscribe, Will, WillProperties,
@@ -168,6 +170,10 @@ pub(super) fn pubcomp(packet_id: u16) -> Packet {
 pub(super) fn brief(effect: &Effect) -> String {
     match effect {
         Effect::Send(packet) => brief_packet(packet),
+        Effect::Authenticate(evidence) => {
+            let data = evidence.data.as_deref().map_or("-".into(), String::from_utf8_lossy);
+            format!("authenticate {:?} {data}", evidence.stage)
+        }
         Effect::Register(r) => format!("register {}", r.client_id),
         Effect::Publish { ticket, message, receive: None } => format!("publish {} as {}", message.topic, ticket.0),
         Effect::Publish { ticket, message, receive: Some(id) } => {
@@ -213,6 +219,11 @@ fn brief_packet(packet: &Packet) -> String {
         Packet::Pubcomp(p) => ack("PUBCOMP", p),
         Packet::Suback(p) => format!("SUBACK {} {}", p.packet_id, codes(&p.reason_codes)),
         Packet::Unsuback(p) => format!("UNSUBACK {} {}", p.packet_id, codes(&p.reason_codes)),
+        Packet::Auth(p) => {
+            let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+            let data = p.properties.authentication_data.as_ref().map_or("-".to_owned(), text);
+            format!("AUTH {:02x} {} {data}", p.reason_code.byte(), p.properties.authentication_method.as_deref().unwrap_or("-"))
+        }
         Packet::Pingresp => "PINGRESP".to_owned(),
         Packet::Disconnect(p) => format!("DISCONNECT {:02x}", p.reason_code.byte()),
         other => format!("{other:?}"),
@@ -266,12 +277,26 @@ impl Rig {
         Self::connected(settings(), connect(version))
     }
 
+    /// A CONNECT that is let in.
     pub(super) fn connect(&mut self, connect: Connect) -> Registration {
-        let effects = self.packet(Packet::Connect(Box::new(connect)));
+        self.ask(connect);
+        let effects = self.judge(Verdict::Accept { principal: Arc::default(), data: None });
         match &effects[..] {
             [Effect::Register(registration)] => (**registration).clone(),
             other => panic!("no registration: {other:?}"),
         }
+    }
+
+    /// A CONNECT that is to be judged.
+    pub(super) fn ask(&mut self, connect: Connect) -> Evidence {
+        match &self.packet(Packet::Connect(Box::new(connect)))[..] {
+            [Effect::Authenticate(evidence)] => (**evidence).clone(),
+            other => panic!("no evidence: {other:?}"),
+        }
+    }
+
+    pub(super) fn judge(&mut self, verdict: Verdict) -> Vec<Effect> {
+        self.run(|m, now, out| m.handle_authenticated(verdict, now, out))
     }
 
     pub(super) fn register(&mut self, verdict: Result<Registered, ReasonCode>) -> Vec<Effect> {

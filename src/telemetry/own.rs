@@ -6,6 +6,8 @@ use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{Counter, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
+use crate::mqtt::ReasonCode;
+
 /// Why a command to a shard had no outcome, as a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubmitFailure {
@@ -22,6 +24,54 @@ impl SubmitFailure {
             Self::Unavailable => "unavailable",
             Self::Overloaded => "overloaded",
             Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Why a client did not come in, as a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginFailure {
+    NotAuthorized,
+    BadUserNameOrPassword,
+    BadAuthenticationMethod,
+    ClientIdentifierNotValid,
+    TooManyFailures,
+    Busy,
+    Timeout,
+}
+
+impl LoginFailure {
+    const ALL: [Self; 7] = [
+        Self::NotAuthorized,
+        Self::BadUserNameOrPassword,
+        Self::BadAuthenticationMethod,
+        Self::ClientIdentifierNotValid,
+        Self::TooManyFailures,
+        Self::Busy,
+        Self::Timeout,
+    ];
+
+    /// By the code that CONNACK says.
+    pub fn of(code: ReasonCode) -> Self {
+        match code {
+            ReasonCode::BadUserNameOrPassword => Self::BadUserNameOrPassword,
+            ReasonCode::BadAuthenticationMethod => Self::BadAuthenticationMethod,
+            ReasonCode::ClientIdentifierNotValid => Self::ClientIdentifierNotValid,
+            ReasonCode::ConnectionRateExceeded => Self::TooManyFailures,
+            ReasonCode::ServerBusy => Self::Busy,
+            _ => Self::NotAuthorized,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::NotAuthorized => "not-authorized",
+            Self::BadUserNameOrPassword => "bad-user-name-or-password",
+            Self::BadAuthenticationMethod => "bad-authentication-method",
+            Self::ClientIdentifierNotValid => "client-identifier-not-valid",
+            Self::TooManyFailures => "too-many-failures",
+            Self::Busy => "busy",
+            Self::Timeout => "timeout",
         }
     }
 }
@@ -57,6 +107,7 @@ pub struct OwnMetrics {
     /// Re-published messages given up because their topic would exceed 65,535 bytes.
     pub addon_topics_too_long_total: IntCounter,
     submit_failures_total: IntCounterVec,
+    login_failures_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
     raft_is_leader: IntGaugeVec,
     raft_term: IntGaugeVec,
@@ -73,7 +124,9 @@ impl OwnMetrics {
         let build = IntGaugeVec::new(Opts::new("troupemq_build_info", "Always 1; the version is the label."), &["version"])?;
         added(registry, build)?.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let failures = Opts::new("troupemq_submit_failures_total", "Commands to a shard that had no outcome, by cause.");
+        let logins = Opts::new("troupemq_login_failures_total", "Clients that authentication refused, by cause.");
         let metrics = Self {
+            login_failures_total: added(registry, IntCounterVec::new(logins, &["cause"])?)?,
             storage_flushes_total: counter(registry, "storage_flushes_total", "Flushes of the Raft log to disk.")?,
             storage_flush_seconds_total: added(
                 registry,
@@ -107,7 +160,15 @@ impl OwnMetrics {
         for failure in SubmitFailure::ALL {
             metrics.submit_failures_total.with_label_values(&[failure.label()]);
         }
+        for failure in LoginFailure::ALL {
+            metrics.login_failures_total.with_label_values(&[failure.label()]);
+        }
         Ok(metrics)
+    }
+
+    /// Counts a client that authentication refused.
+    pub fn login_failed(&self, failure: LoginFailure) {
+        self.login_failures_total.with_label_values(&[failure.label()]).inc();
     }
 
     /// Brings the counters of flushes up to what the storage counted.

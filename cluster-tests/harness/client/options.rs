@@ -73,6 +73,18 @@ impl Options {
         self
     }
 
+    pub fn password(mut self, password: &str) -> Self {
+        self.connect.password = Some(Bytes::copy_from_slice(password.as_bytes()));
+        self
+    }
+
+    /// Authentication Method, and the data of its first step.
+    pub fn authentication(mut self, method: &str, data: &str) -> Self {
+        self.connect.properties.authentication_method = Some(method.into());
+        self.connect.properties.authentication_data = Some(Bytes::copy_from_slice(data.as_bytes()));
+        self
+    }
+
     pub fn user_property(mut self, name: &str, value: &str) -> Self {
         self.connect.properties.user_properties.push((name.into(), value.into()));
         self

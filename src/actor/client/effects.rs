@@ -62,7 +62,7 @@ impl Client {
 
     /// Goes on with `then` when the future has an answer. Answers are taken in the order of their questions, so that acknowledgements leave in
     /// the order the packets came [MQTT-4.6.0-2] to [MQTT-4.6.0-4].
-    fn defer<T: 'static>(
+    pub(super) fn defer<T: 'static>(
         &mut self,
         future: impl Future<Output = T> + 'static,
         then: impl FnOnce(T, &mut Self, &mut Context<Self>) + 'static,
@@ -88,6 +88,7 @@ impl Client {
     fn run(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
             Effect::Send(packet) => self.write(&packet),
+            Effect::Authenticate(evidence) => self.authenticate(*evidence),
             Effect::Register(registration) => self.register(*registration),
             Effect::Publish { ticket, message, receive } => self.publish(ticket, *message, receive),
             Effect::Release { ticket, packet_id } => self.release(ticket, packet_id),
@@ -130,7 +131,7 @@ impl Client {
     }
 
     /// `restrictions/max-connections` (spec/hivemq.md 1.6, 9.1): 0x97 above it, a warning from 90 % on.
-    fn refuse_at_limit(&self) -> Option<ReasonCode> {
+    pub(super) fn refuse_at_limit(&self) -> Option<ReasonCode> {
         let node = self.local.node();
         let (max, open) = (node.settings.max_connections?, node.connections.load(Ordering::Relaxed));
         if open.saturating_mul(10) >= max.saturating_mul(9) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::view::View;
+use crate::config::settings::SecuritySettings;
 
 /// An address something listens on, and the element that says so.
 pub(super) struct Bound<'a> {
@@ -37,8 +38,14 @@ fn overlap(a: IpAddr, b: IpAddr) -> bool {
     a == b || covers(a, b) || covers(b, a)
 }
 
-/// Without an authenticator everybody is let in, so a listener others can reach must be asked for expressly.
-pub(super) fn check_anonymous(root: &View<'_>, bound: &[Bound<'_>], allowed: bool) {
+/// Without an authenticator everybody is let in, so a listener others can reach must be asked for expressly. With one, a client comes in
+/// without credentials only where all authenticators pass it on and that is allowed.
+pub(super) fn check_anonymous(root: &View<'_>, bound: &[Bound<'_>], security: &SecuritySettings) {
+    let (allowed, authentication) = (security.allow_anonymous, &security.authentication);
+    let lets_pass = allowed && authentication.may_pass();
+    if !authentication.is_off() && !lets_pass {
+        return;
+    }
     let open: Vec<&Bound<'_>> = bound.iter().filter(|b| b.mqtt && !b.address.is_loopback()).collect();
     let Some(first) = open.first() else { return };
     let lines = open.iter().map(|b| b.element.line().to_string()).collect::<Vec<_>>().join(", ");
@@ -48,8 +55,8 @@ pub(super) fn check_anonymous(root: &View<'_>, bound: &[Bound<'_>], allowed: boo
     } else {
         first.element.error(format!(
             "found bind address {}, which other machines reach, and no authenticator (listeners of line {lines}); allowed: a loopback \
-             address such as 127.0.0.1, or <security><allow-anonymous><enabled>true</enabled></allow-anonymous></security>; change the \
-             <bind-address> or add that element to <hivemq>",
+             address such as 127.0.0.1, or <security><allow-anonymous><enabled>true</enabled></allow-anonymous></security>, or \
+             <authentication> in <security>; change the <bind-address> or add one of the elements to <hivemq>",
             first.address
         ));
     }

@@ -1,6 +1,7 @@
 //! Third step: holds the document against the rules, fills in defaults, says what it replaced, and gives the settings.
 
 mod addons;
+mod authentication;
 mod cluster;
 mod exposure;
 mod http;
@@ -33,10 +34,11 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
     let mut bound = Vec::new();
     let listeners = listeners::read(&root, &mut bound);
     let http = http::read(&root, &mut bound);
-    let security = protocol::security(&root);
+    let authentication = authentication::read(&root, env, &listeners);
+    let security = protocol::security(&root, authentication);
     let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), &mut bound);
     exposure::check_ports(&bound);
-    exposure::check_anonymous(&root, &bound, security.allow_anonymous);
+    exposure::check_anonymous(&root, &bound, &security);
     Some(Settings {
         listeners,
         mqtt: protocol::mqtt(&root),

@@ -3,7 +3,7 @@
 use super::rules::MESSAGE_EXPIRY_UNLIMITED;
 use super::view::View;
 use super::{keep_alive, response};
-use crate::config::settings::{MqttSettings, RestrictionSettings, SecuritySettings};
+use crate::config::settings::{AuthenticationSettings, MqttSettings, RestrictionSettings, SecuritySettings};
 
 pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
     let mqtt = root.at("mqtt");
@@ -32,7 +32,7 @@ pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
     }
 }
 
-pub(super) fn security(root: &View<'_>) -> SecuritySettings {
+pub(super) fn security(root: &View<'_>, authentication: AuthenticationSettings) -> SecuritySettings {
     let security = root.at("security");
     SecuritySettings {
         allow_empty_client_id: security.flag("allow-empty-client-id/enabled"),
@@ -40,6 +40,7 @@ pub(super) fn security(root: &View<'_>) -> SecuritySettings {
         utf8_validation: security.flag("utf8-validation/enabled"),
         allow_request_problem_information: security.flag("allow-request-problem-information/enabled"),
         allow_anonymous: security.flag("allow-anonymous/enabled"),
+        authentication,
     }
 }
 

@@ -310,6 +310,14 @@ const SECURITY: &[Rule] = &[
     // Own element.
     section("security/allow-anonymous"),
     flag("security/allow-anonymous/enabled", false),
+    // Own element.
+    section("security/authentication"),
+    section("security/authentication/file-rbac"),
+    flag("security/authentication/file-rbac/enabled", true),
+    text("security/authentication/file-rbac/folder"),
+    section("security/authentication/client-certificate"),
+    flag("security/authentication/client-certificate/enabled", true),
+    choice("security/authentication/client-certificate/user-name", &["COMMON_NAME", "SUBJECT_ALTERNATIVE_NAME"]),
 ];
 
 const RESTRICTIONS: &[Rule] = &[

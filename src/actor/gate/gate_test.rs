@@ -1,0 +1,85 @@
+//! What the gate does around its authenticators.
+
+use super::*;
+use crate::auth::{Authenticator, Principal};
+use crate::mqtt::ReasonCode;
+
+/// Lets in by the password `right`, which takes computing.
+struct Door;
+
+impl Authenticator for Door {
+    fn begin(&self, request: &Request, _: &dyn Fn() -> String) -> Answer {
+        let right = request.password.as_deref() == Some(b"right");
+        Answer::Compute(Box::new(move || match right {
+            true => Answer::Decided(Verdict::Accept { principal: Arc::new(Principal::unlimited("u".into())), data: None }),
+            false => Answer::Decided(Verdict::Refuse(Refusal::CREDENTIALS)),
+        }))
+    }
+
+    fn serves(&self, _: &str) -> bool {
+        false
+    }
+}
+
+fn gate() -> Arc<Gate> {
+    let chain = Chain::new(vec![Box::new(Door)], false);
+    Arc::new(Gate::new(chain, Arc::new(Metrics::new().unwrap())).unwrap())
+}
+
+fn request(user: &str, password: &str) -> Request {
+    let password = Some(Bytes::copy_from_slice(password.as_bytes()));
+    Request { user_name: Some(user.into()), password, ..Request::default() }
+}
+
+async fn outcome(gate: &Arc<Gate>, user: &str, password: &str, address: [u8; 4]) -> Option<ReasonCode> {
+    let request = request(user, password);
+    let mut login = gate.open(&request, Some(address.into())).expect("room");
+    let outcome = match login.begin(request) {
+        Reply::Now(outcome) => outcome,
+        Reply::Later(outcome) => outcome.await,
+    };
+    match outcome.verdict {
+        Verdict::Refuse(refusal) => Some(refusal.code),
+        _ => None,
+    }
+}
+
+#[actix_web::test]
+async fn a_user_that_keeps_failing_is_turned_away_unseen_and_nobody_else_is() {
+    let gate = gate();
+    let here = [192, 0, 2, 1];
+    for _ in 0..5 {
+        assert_eq!(outcome(&gate, "u", "wrong", here).await, Some(ReasonCode::NotAuthorized));
+    }
+    assert_eq!(outcome(&gate, "u", "wrong", here).await, Some(ReasonCode::ConnectionRateExceeded));
+    assert_eq!(outcome(&gate, "u", "right", [192, 0, 2, 2]).await, None, "from elsewhere");
+    assert_eq!(outcome(&gate, "v", "right", here).await, None, "another user from the same address");
+    assert_eq!(gate.under_way.load(Ordering::Relaxed), 0, "all that began have ended");
+}
+
+#[actix_web::test]
+async fn so_many_are_under_way_and_no_more() {
+    let gate = gate();
+    let request = request("u", "right");
+    let logins: Vec<Login> = (0..UNDER_WAY_MAX).map(|_| gate.open(&request, None).expect("room")).collect();
+    assert!(gate.open(&request, None).is_none());
+    drop(logins);
+    assert!(gate.open(&request, None).is_some());
+}
+
+#[test]
+fn neighbours_in_an_ipv6_network_count_as_one() {
+    let key = |text: &str| network(text.parse().unwrap());
+    assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
+    assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+    assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+    assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
+}
+
+#[test]
+fn a_nonce_is_new_each_time_and_fit_for_scram() {
+    let (a, b) = (nonce(), nonce());
+    assert_ne!(a, b);
+    assert_eq!(a.len(), 24);
+    assert!(a.bytes().all(|byte| byte.is_ascii_graphic() && byte != b','));
+}

@@ -1,0 +1,96 @@
+//! Reads elements of the extension's files, which have no table of rules: what is not known is passed over with a warning, as HiveMQ
+//! passes over it in silence.
+
+use crate::config::diagnostic::{Level, Report, quote};
+use crate::config::entity::{self, Element};
+use crate::config::limits::CREDENTIALS_ELEMENTS_MAX;
+use crate::config::placeholder::Expanded;
+
+/// Parses a file whose root has that name; `None` after an error, which is in the report.
+pub(super) fn root(raw: &[u8], name: &str, report: &Report) -> Option<Element> {
+    let raw = raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(raw);
+    let Ok(text) = str::from_utf8(raw) else {
+        report.error(0, "", "not UTF-8 text; save the file in that encoding");
+        return None;
+    };
+    let root = entity::parse_up_to(CREDENTIALS_ELEMENTS_MAX, &Expanded::verbatim(text), report)?;
+    if root.name == name {
+        return Some(root);
+    }
+    report.error(root.line, "", format!("found root element <{}>; allowed: <{name}>", root.name.escape_debug()));
+    None
+}
+
+/// An element and where it stands.
+pub(super) struct Node<'a> {
+    pub(super) element: &'a Element,
+    path: String,
+    report: &'a Report,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn root(element: &'a Element, report: &'a Report) -> Self {
+        Self { element, path: String::new(), report }
+    }
+
+    fn below(&self, element: &'a Element) -> Self {
+        let path = if self.path.is_empty() { element.name.clone() } else { format!("{}/{}", self.path, element.name) };
+        Self { element, path, report: self.report }
+    }
+
+    pub(super) fn error(&self, message: impl Into<String>) {
+        self.report.error(self.element.line, &self.path, message);
+    }
+
+    pub(super) fn warning(&self, message: impl Into<String>) {
+        self.report.add(Level::Warning, self.element.line, &self.path, message);
+    }
+
+    /// Says which elements are known here.
+    pub(super) fn know(&self, names: &[&str]) {
+        for child in self.element.children.iter().filter(|child| !names.contains(&child.name.as_str())) {
+            self.below(child).warning("unknown element, ignored");
+        }
+    }
+
+    /// The one element of that name; a second one is an error.
+    pub(super) fn child(&self, name: &str) -> Option<Self> {
+        let mut found = self.element.children.iter().filter(|child| child.name == name);
+        let first = found.next()?;
+        if let Some(second) = found.next() {
+            self.below(second).error(format!("found a second time, first in line {}; allowed: once", first.line));
+        }
+        Some(self.below(first))
+    }
+
+    /// All elements `inner` in the one element `outer`, where there is one.
+    pub(super) fn list(&self, outer: &str, inner: &str) -> Vec<Self> {
+        let Some(outer) = self.child(outer) else { return Vec::new() };
+        outer.know(&[inner]);
+        outer.element.children.iter().filter(|child| child.name == inner).map(|child| outer.below(child)).collect()
+    }
+
+    pub(super) fn text(&self) -> &'a str {
+        &self.element.text
+    }
+
+    /// The text of a child that must be there and not be empty.
+    pub(super) fn required(&self, name: &str) -> Option<&'a str> {
+        let text = self.child(name).map(|child| child.text()).filter(|text| !text.is_empty());
+        if text.is_none() {
+            self.error(format!("<{name}> is missing or empty; add <{name}>..</{name}>"));
+        }
+        text
+    }
+
+    /// One of the words, in any case; the first where the element is absent.
+    pub(super) fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Option<T> {
+        let Some(child) = self.child(name) else { return words.first().map(|(_, value)| *value) };
+        let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(child.text()));
+        if found.is_none() {
+            let allowed = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+            child.error(format!("found {}; allowed: {allowed}; correct the value", quote(child.text())));
+        }
+        found.map(|(_, value)| *value)
+    }
+}
