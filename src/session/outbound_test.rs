@@ -382,3 +382,25 @@ fn a_resend_on_a_new_connection_carries_its_topic() {
         assert_eq!(topics, [(dup, topic(), None), (dup, topic(), Some(1)), (dup, String::new(), Some(1))]);
     }
 }
+
+proptest::proptest! {
+    /// What a client makes of packets and aliases is what was to be delivered, whatever was too large on the way.
+    #[test]
+    fn a_client_that_resolves_aliases_finds_the_topics_that_were_meant(
+        max in 0_u16..4,
+        deliveries in proptest::collection::vec((0_usize..7, 0_usize..60), 1..200),
+    ) {
+        let topics = ["short", "topic/1", "topic/2", "a/longer/topic/3", "a/longer/topic/4", "ünïcode/5", "topic/6"];
+        let mut wanted = aliasing(max);
+        wanted.properties.maximum_packet_size = Some(60);
+        let mut rig = Rig::connected(settings(), wanted);
+        let mut client = super::topic_alias::TopicAliases::new(max, &super::AliasMemory::default());
+        for (number, payload_len) in deliveries {
+            let topic = topics[number];
+            if let Some((sent, alias)) = sent_to(&mut rig, topic, payload_len) {
+                let resolved = client.resolve(sent.into(), alias);
+                proptest::prop_assert_eq!(resolved.as_deref(), Ok(topic));
+            }
+        }
+    }
+}

@@ -449,3 +449,21 @@ fn what_is_subscribed_above_the_maximum_qos_is_granted_less_in_all_versions() {
         }
     }
 }
+
+/// MQTT 5 table 3-10.
+#[test]
+fn a_disconnect_with_a_code_of_the_server_is_a_protocol_error() {
+    for byte in 0..=255 {
+        let Some(code) = ReasonCode::from_byte(byte) else { continue };
+        let bytes = [0xE0, 1, byte];
+        let (sent, closed) = answer(&feed(&mut Rig::of(V5), &bytes), V5);
+        let expected = match byte {
+            0x00 | 0x04 | 0x80..=0x83 | 0x90 | 0x93..=0x99 => None,
+            // Codes of DISCONNECT that only a server sends.
+            0x87 | 0x89 | 0x8B..=0x8F | 0x9A..=0xA2 => Some((14, 0x82)),
+            // No codes of DISCONNECT at all.
+            _ => Some((14, sent[2])),
+        };
+        assert_eq!((code_of(&sent, V5), closed), (expected, true), "{code:?}");
+    }
+}
