@@ -1,7 +1,7 @@
 //! Every way a client can reach the broker: TCP, TLS, WebSocket, WebSocket over TLS, each with and without a proxy in front.
 
-mod pki;
-mod relay;
+pub mod pki;
+pub mod relay;
 
 use std::net::SocketAddr;
 use std::time::Duration;
