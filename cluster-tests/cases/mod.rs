@@ -48,7 +48,13 @@ use Where::{None as NotHere, Tests};
 const ROWS: &[(u16, Where)] = &[
     (3, Tests(&["cases::durability::an_offline_session_takes_messages_after_a_restart"])),
     (6, Tests(&["cases::durability::the_disk_does_not_grow_with_what_was_consumed"])),
-    (28, Tests(&["cases::sessions::a_session_is_gone_when_its_expiry_interval_has_passed"])),
+    (
+        28,
+        Tests(&[
+            "cases::sessions::a_session_is_gone_when_its_expiry_interval_has_passed",
+            "cases::sessions::a_session_of_3_1_1_is_gone_when_the_longest_expiry_interval_has_passed",
+        ]),
+    ),
     (29, Tests(&["cases::sessions::a_session_that_is_present_has_the_message_that_was_acknowledged_meanwhile"])),
     (32, Tests(&["cases::takeover::unknown_packet_identifiers_after_a_crash_do_not_close_the_connection"])),
     (33, Tests(&["cases::qos2::expiry_does_not_touch_an_exchange_that_has_begun"])),
@@ -88,13 +94,7 @@ const ROWS: &[(u16, Where)] = &[
         ]),
     ),
     (88, Tests(&["cases::malformed::contradictory_will_flags_and_repeated_properties_are_refused"])),
-    (
-        89,
-        Tests(&[
-            "cases::malformed::strange_retained_messages_break_no_subscriber",
-            "node::extremes::the_longest_names_work_and_survive_kill_and_restart",
-        ]),
-    ),
+    (89, Tests(&["cases::malformed::strange_retained_messages_break_no_subscriber"])),
     (90, Tests(&["cases::keep_alive::a_silent_client_loses_its_socket_too_and_its_will_and_event_come_then"])),
     (93, Tests(&["cases::websocket::a_flooded_web_socket_is_closed_together_with_its_session"])),
     (
@@ -123,6 +123,7 @@ const ROWS: &[(u16, Where)] = &[
         Tests(&[
             "cases::lifecycle::each_end_has_one_event_with_a_reason_of_its_own",
             "node::takeover::every_way_to_go_has_its_event",
+            "cluster::node_loss::clients_of_a_killed_node_are_told_once_and_resume_elsewhere",
         ]),
     ),
     (115, Tests(&["cases::lifecycle::the_end_of_a_session_adds_no_event_and_takes_its_subscriptions"])),
@@ -144,7 +145,7 @@ fn every_row_for_one_node_is_a_test_or_says_why_not() {
             Tests(tests) => {
                 assert!(!tests.is_empty(), "row {number}");
                 for test in *tests {
-                    assert!(is_test(root, test), "row {number}: there is no test {test}");
+                    assert!(is_test(root, number, test), "row {number}: there is no test {test} that names the row");
                 }
             }
             NotHere(reason) => assert!(!reason.is_empty(), "row {number}"),
@@ -152,14 +153,19 @@ fn every_row_for_one_node_is_a_test_or_says_why_not() {
     }
 }
 
-/// Whether `folder::file::name` is a test that runs, and its row's number stands with it where the file is one of ours.
-fn is_test(root: &Path, test: &str) -> bool {
+/// Whether `folder::file::name` is a test that runs and whose comment has the row's number.
+fn is_test(root: &Path, number: u16, test: &str) -> bool {
     let mut parts = test.split("::");
     let (Some(folder), Some(file), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return false };
     let Ok(source) = fs::read_to_string(root.join(folder).join(format!("{file}.rs"))) else { return false };
     let lines: Vec<&str> = source.lines().collect();
     let Some(at) = lines.iter().position(|line| line.contains(&format!("fn {name}("))) else { return false };
-    let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#["));
-    let attributes: Vec<&str> = attributes.copied().collect();
-    attributes.iter().any(|line| line.contains("test")) && !attributes.iter().any(|line| line.contains("ignore"))
+    let head: Vec<&str> =
+        lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("///")).copied().collect();
+    let runs = |line: &&str| line.starts_with("#[test") || line.starts_with("#[tokio::test");
+    let names_row = |line: &&str| {
+        let (_, behind) = line.split_once("ow ").unwrap_or_default();
+        line.starts_with("///") && behind.chars().take_while(char::is_ascii_digit).collect::<String>() == number.to_string()
+    };
+    head.iter().any(runs) && head.iter().any(names_row) && !head.iter().any(|line| line.starts_with("#[ignore"))
 }

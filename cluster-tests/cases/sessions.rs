@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use troupemq::mqtt::QoS;
 
-use super::kit::{self, BOTH, BrokerClock, before_marker, persistent, publisher, subscriber, wait_metric};
+use super::kit::{self, BOTH, BrokerClock, before_marker, node_with, persistent, publisher, subscriber, wait_metric};
 use crate::harness::client::{Client, Options};
 use crate::harness::config::Config;
 use crate::harness::node::Node;
@@ -41,6 +41,24 @@ async fn a_session_is_gone_when_its_expiry_interval_has_passed() {
         assert_eq!(before, [""; 0], "restart: {restart}");
         client.disconnect().await;
     }
+}
+
+/// Row 28 for 3.1.1, whose sessions have the longest expiry that is allowed.
+#[tokio::test]
+async fn a_session_of_3_1_1_is_gone_when_the_longest_expiry_interval_has_passed() {
+    let _permit = acquire(Weight::Node);
+    let node = node_with("<session-expiry><max-interval>1</max-interval></session-expiry>");
+    let options = persistent("old", BOTH[1]);
+    drop(subscriber(node.mqtt(), &options, "t").await);
+    let mut publisher = publisher(node.mqtt()).await;
+    publisher.publish("t", b"waits in vain", QoS::AtLeastOnce).await;
+    wait_metric(&node, kit::SESSIONS, |sessions| sessions == 1.0);
+    wait_metric(&node, kit::QUEUED, |queued| queued == 0.0);
+    let mut client = Client::connect(node.mqtt(), &options).await;
+    assert!(!client.session_present());
+    publisher.publish("t", b"nobody subscribes", QoS::AtLeastOnce).await;
+    client.subscribe("marker", QoS::ExactlyOnce).await;
+    assert_eq!(before_marker(&mut publisher, &mut client, "marker").await, [""; 0]);
 }
 
 /// Row 29.
