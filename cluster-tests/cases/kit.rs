@@ -141,6 +141,7 @@ pub const DROPPED: &str = "com_hivemq_messages_dropped_count";
 pub const MEMORY: &str = "process_resident_memory_bytes";
 
 /// Resident memory of a node, MiB.
+#[expect(clippy::cast_sign_loss, reason = "above 0")]
 pub fn memory_mib(node: &Node) -> u64 {
     wait::until("the node tells its memory", SOON, || {
         let bytes = node.metric(MEMORY);
