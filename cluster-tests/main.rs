@@ -1,11 +1,13 @@
 //! Black-box tests: they start the built program as real processes on free ports and drive it with real clients.
 //!
 //! `harness` starts nodes and waits for conditions; `node` tests one node; `cluster` three; `interop` with clients written by others;
-//! `transports` goes every way a client can come; `conformance` runs the checks of the specification's normative statements. `make test` prepares what all of them need;
+//! `transports` goes every way a client can come; `conformance` runs the checks of the specification's normative statements;
+//! `cases` repeats inputs that showed faults on other brokers. `make test` prepares what all of them need;
 //! `TROUPEMQ_BIN` names another program to test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
 
+mod cases;
 mod cluster;
 mod conformance;
 mod harness;

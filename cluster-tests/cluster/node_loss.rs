@@ -22,6 +22,7 @@ pub async fn connect_soon(trio: &Trio, node: usize, options: &Options) -> Client
     .await
 }
 
+/// `../shared/cases.md`, row 114.
 #[tokio::test]
 async fn clients_of_a_killed_node_are_told_once_and_resume_elsewhere() {
     let mut trio = Trio::ready(Weight::Cluster);

@@ -294,7 +294,8 @@ impl Client {
         self.answer(packet_id).await.expect("UNSUBACK");
     }
 
-    async fn answer(&mut self, packet_id: PacketId) -> Result<Packet, Gone> {
+    /// The SUBACK or UNSUBACK with that Packet Identifier.
+    pub async fn answer(&mut self, packet_id: PacketId) -> Result<Packet, Gone> {
         let deadline = Instant::now() + SOON;
         let is_it = |packet: &Packet| match packet {
             Packet::Suback(suback) => suback.packet_id == packet_id,
@@ -388,6 +389,12 @@ impl Client {
 
     pub async fn disconnect(self) -> Session {
         self.disconnect_with(ReasonCode::Success).await
+    }
+
+    /// Ends the connection with a TCP reset.
+    pub fn reset(self) -> Session {
+        self.stream.set_zero_linger().expect("a socket");
+        self.session
     }
 }
 

@@ -71,6 +71,7 @@ async fn lifecycle_events_have_the_fields_of_their_connection() {
     assert!(event.json["Timestamp"].as_u64() >= connected_at);
 }
 
+/// `../shared/cases.md`, row 114.
 #[tokio::test]
 async fn every_way_to_go_has_its_event() {
     let _permit = acquire(Weight::Node);

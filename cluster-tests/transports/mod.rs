@@ -80,6 +80,7 @@ async fn watcher(node: &Node) -> Client {
     watcher
 }
 
+/// `../shared/cases.md`, row 94.
 #[tokio::test]
 async fn every_transport_carries_mqtt_and_tells_where_the_client_is() {
     let _permit = acquire(Weight::Node);
@@ -200,6 +201,7 @@ async fn a_renewed_certificate_is_taken_up_and_no_connection_is_lost() {
     client.ping().await;
 }
 
+/// `../shared/cases.md`, row 94.
 #[tokio::test]
 async fn silent_and_half_done_handshakes_hold_up_nobody() {
     let _permit = acquire(Weight::Node);
@@ -226,6 +228,7 @@ async fn silent_and_half_done_handshakes_hold_up_nobody() {
     }
 }
 
+/// `../shared/cases.md`, row 94.
 #[tokio::test]
 async fn a_listener_that_is_not_told_to_believe_proxies_believes_none() {
     let _permit = acquire(Weight::Node);
@@ -234,6 +237,7 @@ async fn a_listener_that_is_not_told_to_believe_proxies_believes_none() {
     assert!(Client::try_connect(way.relay(node.mqtt()).await, &Options::v5("proxied")).await.is_err());
 }
 
+/// `../shared/cases.md`, row 94.
 #[tokio::test]
 async fn a_proxys_health_check_is_closed_without_a_byte_or_a_log_line() {
     let _permit = acquire(Weight::Node);

@@ -56,8 +56,17 @@ impl Pki {
         paths
     }
 
+    /// A client that trusts in this authority and has a certificate of another.
+    pub fn client_of(&self, other: &Self, common_name: &str) -> TlsConnector {
+        self.connector(Some((common_name, &[])), &other.issuer)
+    }
+
     /// A client, with a certificate of that common name and those names where there is one.
     pub fn client(&self, identity: Option<(&str, &[&str])>) -> TlsConnector {
+        self.connector(identity, &self.issuer)
+    }
+
+    fn connector(&self, identity: Option<(&str, &[&str])>, issuer: &Issuer<'static, KeyPair>) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         roots.add(self.root.clone()).expect("a root");
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -68,7 +77,7 @@ impl Pki {
             None => builder.with_no_client_auth(),
             Some((common_name, names)) => {
                 let key = KeyPair::generate().expect("a key");
-                let certificate = params(common_name, names).signed_by(&key, &self.issuer).expect("a certificate");
+                let certificate = params(common_name, names).signed_by(&key, issuer).expect("a certificate");
                 let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
                 builder.with_client_auth_cert(vec![certificate.der().clone()], key).expect("an identity")
             }

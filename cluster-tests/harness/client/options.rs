@@ -108,6 +108,12 @@ impl Options {
         self
     }
 
+    /// Any other change of the CONNECT.
+    pub fn with(mut self, change: impl FnOnce(&mut Connect)) -> Self {
+        change(&mut self.connect);
+        self
+    }
+
     /// Messages are acknowledged by the test only.
     pub fn manual_ack(mut self) -> Self {
         self.auto_ack = false;
