@@ -26,6 +26,8 @@ pub type TakerMail = Mail<TakerItem, OutboxTaker>;
 
 /// Events taken in one command.
 const TAKE_MAX: usize = 256;
+/// Bytes of messages in one command, about; a larger one goes alone.
+const TAKE_BYTES_MAX: usize = 1024 * 1024;
 /// A position that moved past events without receivers here is stored at least this often.
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(100);
@@ -125,7 +127,14 @@ impl OutboxTaker {
     /// The next part of a source's outbox; `None` where there is no more.
     fn take(&self, source: ShardId) -> Option<Taken> {
         let after = self.seen(source);
-        let events = self.node.cluster()?.read(source, |state| state.outbox_after(after, TAKE_MAX))?;
+        let mut events = self.node.cluster()?.read(source, |state| state.outbox_after(after, TAKE_MAX))?;
+        let mut bytes = 0;
+        let fitting = events.iter().take_while(|(_, event)| {
+            bytes += event.size_bytes();
+            bytes <= TAKE_BYTES_MAX
+        });
+        let fitting = fitting.count().max(1);
+        events.truncate(fitting);
         let to = events.last()?.0;
         let mut command =
             TakeCommand { source, from: self.stored(source), to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() };

@@ -12,6 +12,7 @@ use crate::cluster::group::LeaderView;
 use crate::cluster::transport::Transport;
 use crate::cluster::{PeerMessage, SubmitError};
 use crate::mqtt::ReasonCode;
+use crate::replica::body::{self, Cut};
 use crate::replica::event::{Answer, Outcome};
 use crate::replica::{Command, Incarnation, NodeId, ShardId};
 
@@ -54,14 +55,16 @@ impl Submitter {
         leader: &LeaderView,
     ) -> Result<oneshot::Receiver<Result<Outcome, SubmitError>>, SubmitError> {
         let (waiter, waiting) = oneshot::channel();
-        if command_bytes(&command) > COMMAND_BYTES_MAX {
+        let is_end = matches!(command, Command::Disconnect { .. });
+        let command = body::cut(command);
+        if small_bytes(&command) > COMMAND_BYTES_MAX {
             let _ = waiter.send(Ok(Outcome::Refused(ReasonCode::QuotaExceeded)));
             return Ok(waiting);
         }
         if self.closed.load(Ordering::Acquire) {
             return Err(SubmitError::Unavailable);
         }
-        if leader.leaderless_ms(monotonic_ms()) > LEADERLESS_MS && !matches!(command, Command::Disconnect { .. }) {
+        if leader.leaderless_ms(monotonic_ms()) > LEADERLESS_MS && !is_end {
             return Err(SubmitError::Unavailable);
         }
         self.pending.lock().push(command, Some(waiter), monotonic_ms())?;
@@ -71,7 +74,8 @@ impl Submitter {
 
     /// Takes in a command nobody waits for.
     pub fn submit_nowait(&self, command: Command) -> Result<(), SubmitError> {
-        if command_bytes(&command) > COMMAND_BYTES_MAX {
+        let command = body::cut(command);
+        if small_bytes(&command) > COMMAND_BYTES_MAX {
             return Err(SubmitError::Overloaded);
         }
         self.pending.lock().push(command, None, monotonic_ms())?;
@@ -179,6 +183,13 @@ impl Submitter {
         let told = pending.give_up(now_ms);
         drop(pending);
         tell(told);
+    }
+}
+
+/// Bytes of a command without what travels in parts.
+fn small_bytes(command: &Cut) -> usize {
+    match command {
+        Cut::Small(command) | Cut::Large { command, .. } => command_bytes(command),
     }
 }
 
