@@ -2,6 +2,7 @@
 
 mod addons;
 mod founding;
+mod large;
 mod node_loss;
 mod numbered;
 mod pause;

@@ -5,6 +5,7 @@ mod command_line;
 mod dropped;
 mod extremes;
 mod health;
+mod large;
 mod malformed;
 mod order;
 mod restart;
