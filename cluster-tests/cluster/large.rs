@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use troupemq::mqtt::{QoS, ReasonCode};
 
-use crate::harness::client::Options;
-use crate::harness::large::{Bystander, MIB, connect, expect, largest, payload, publish_large};
+use crate::harness::client::{Client, Options};
+use crate::harness::large::{Bystander, LONG, MIB, connect, expect, largest, payload, publish_large};
 use crate::harness::permit::Weight;
 use crate::harness::trio::Trio;
+use crate::harness::wait;
 
 const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
 
@@ -87,7 +88,10 @@ async fn a_node_that_was_away_has_the_large_message_when_it_is_back() {
     publish_large(&mut publisher, "again", &payload, QoS::AtLeastOnce, false).await;
     trio.nodes[2].launch();
     trio.wait_ready();
-    let mut subscriber = connect(trio.mqtt(2), &sleeper).await;
+    // It takes clients when it has caught up.
+    let resumed = async || Client::try_connect(trio.mqtt(2), &sleeper).await.ok();
+    let mut subscriber = wait::until_async("the node that was away takes clients", LONG, resumed).await;
+    subscriber.patience = LONG;
     assert!(subscriber.session_present());
     expect(&mut subscriber, "large", &payload).await;
     expect(&mut subscriber, "again", &payload).await;
