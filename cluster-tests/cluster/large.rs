@@ -4,7 +4,7 @@ use bytes::Bytes;
 use troupemq::mqtt::{QoS, ReasonCode};
 
 use crate::harness::client::{Client, Options};
-use crate::harness::large::{Bystander, LONG, MIB, connect, expect, largest, payload, publish_large};
+use crate::harness::large::{Bystander, LONG, MIB, assert_bounded, connect, expect, largest, payload, publish_large};
 use crate::harness::permit::Weight;
 use crate::harness::trio::Trio;
 use crate::harness::wait;
@@ -14,7 +14,7 @@ const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_messages_reach_the_clients_of_all_nodes() {
     let trio = Trio::ready(Weight::Whole);
-    let payload = payload(24 * MIB);
+    let payload = payload(16 * MIB);
     let mut receivers = Vec::new();
     for node in 0..3 {
         for options in [Options::v5(&format!("clean-{node}")), Options::v5(&format!("kept-{node}")).persistent()] {
@@ -36,7 +36,7 @@ async fn large_messages_reach_the_clients_of_all_nodes() {
         receiver.ping().await;
         receiver.session.inbox.clear();
     }
-    let bystander = Bystander::start(trio.mqtt(1), "bystander").await;
+    let bystander = Bystander::beside(trio.mqtt(1), "kept-1").await;
     for qos in LEVELS {
         publish_large(&mut publisher, "large", &payload, qos, false).await;
         publisher.publish("large", b"small", qos).await;
@@ -51,7 +51,7 @@ async fn large_messages_reach_the_clients_of_all_nodes() {
 /// The largest packet of all, live to another node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_packet_reaches_a_client_of_another_node() {
-    let trio = Trio::ready(Weight::Whole);
+    let mut trio = Trio::ready(Weight::Whole);
     let mut receiver = connect(trio.mqtt(2), &Options::v5("receiver")).await;
     receiver.subscribe("large", QoS::AtMostOnce).await;
     let mut publisher = connect(trio.mqtt(0), &Options::v5("publisher")).await;
@@ -63,13 +63,14 @@ async fn the_largest_packet_reaches_a_client_of_another_node() {
     expect(&mut receiver, "large", &payload).await;
     expect(&mut receiver, "large", &Bytes::from_static(b"small")).await;
     bystander.was_served().await;
+    trio.nodes.iter_mut().for_each(|node| assert_bounded(node, &payload));
 }
 
 /// A node that was killed while parts of a message were on their way, and one that missed all of it, have it whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_away_has_the_large_message_when_it_is_back() {
     let mut trio = Trio::ready(Weight::Whole);
-    let (sleeper, payload) = (Options::v5("sleeper").persistent(), payload(64 * MIB));
+    let (sleeper, payload) = (Options::v5("sleeper").persistent(), payload(32 * MIB));
     let mut subscriber = connect(trio.mqtt(2), &sleeper).await;
     subscriber.subscribe("large", QoS::AtLeastOnce).await;
     subscriber.subscribe("again", QoS::AtLeastOnce).await;

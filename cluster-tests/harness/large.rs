@@ -8,14 +8,29 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use troupemq::mqtt::packet::Publish;
 use troupemq::mqtt::{QoS, ReasonCode};
+use troupemq::replica::ShardId;
 
 use super::client::{Client, Options, publish};
+use super::config::SHARDS;
+use super::node::Node;
 
 pub const MIB: usize = 1024 * 1024;
 /// A message of hundreds of megabytes is through within this, in a dev build on a busy machine.
 pub const LONG: Duration = Duration::from_secs(120);
 /// A small client's round trip beside it takes no longer: a hundred times what it does on a quiet machine.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// A node holds so many copies of a message at most, for a moment: the publisher's packet, the body in the state, one packet being sent.
+const COPIES_MAX: usize = 4;
+/// And so much besides, mostly what the storage engine has not written out.
+const BESIDES_BYTES: usize = 256 * MIB;
+
+/// The node never held more memory than a few times the payload.
+pub fn assert_bounded(node: &mut Node, payload: &Bytes) {
+    let (peak, now) = node.memory_bytes();
+    eprintln!("memory: {} MiB at most, {} MiB now, for a payload of {} MiB", peak / MIB, now / MIB, payload.len() / MIB);
+    assert!(peak < payload.len() * COPIES_MAX + BESIDES_BYTES, "{peak} bytes for a payload of {}", payload.len());
+}
 
 /// A payload in which no eight bytes are like others.
 pub fn payload(bytes: usize) -> Bytes {
@@ -72,6 +87,14 @@ pub struct Bystander {
 }
 
 impl Bystander {
+    /// With a session in the same shard as another's.
+    pub async fn beside(address: SocketAddr, other: &str) -> Self {
+        let shard = |name: &str| ShardId::of(name, SHARDS);
+        let mut names = (0..).map(|number| format!("bystander-{number}"));
+        let name = names.find(|name| shard(name) == shard(other)).expect("endless");
+        Self::start(address, &name).await
+    }
+
     pub async fn start(address: SocketAddr, name: &str) -> Self {
         let mut client = Client::connect(address, &Options::v5(name).persistent().keep_alive(5)).await;
         client.subscribe(&format!("{name}/#"), QoS::AtLeastOnce).await;

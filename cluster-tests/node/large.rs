@@ -6,21 +6,10 @@ use troupemq::mqtt::{QoS, ReasonCode};
 use crate::harness::SOON;
 use crate::harness::client::{Options, user_property};
 use crate::harness::config::Config;
-use crate::harness::large::{Bystander, LONG, MIB, connect, expect, largest, payload, publish_large};
+use crate::harness::large::{Bystander, LONG, MIB, assert_bounded, connect, expect, largest, payload, publish_large};
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::wait;
-
-/// A node holds so many copies of a message at most, for a moment: the publisher's packet, the body in the state, one packet being sent.
-const COPIES_MAX: usize = 4;
-/// And so much besides, mostly what the storage engine has not written out.
-const BESIDES_BYTES: usize = 256 * MIB;
-
-fn assert_bounded(node: &mut Node, payload: &Bytes) {
-    let (peak, now) = node.memory_bytes();
-    eprintln!("memory: {} MiB at most, {} MiB now, for a payload of {} MiB", peak / MIB, now / MIB, payload.len() / MIB);
-    assert!(peak < payload.len() * COPIES_MAX + BESIDES_BYTES, "{peak} bytes for a payload of {}", payload.len());
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_packet_reaches_an_offline_subscriber_across_kill_and_restart() {
@@ -31,7 +20,7 @@ async fn the_largest_packet_reaches_an_offline_subscriber_across_kill_and_restar
     subscriber.subscribe("large", QoS::AtLeastOnce).await;
     subscriber.disconnect().await;
     let payload = largest("large", QoS::AtLeastOnce);
-    let bystander = Bystander::start(node.mqtt(), "bystander").await;
+    let bystander = Bystander::beside(node.mqtt(), "sleeper").await;
     let mut publisher = connect(node.mqtt(), &Options::v5("publisher").keep_alive(5)).await;
     assert_eq!(publish_large(&mut publisher, "large", &payload, QoS::AtLeastOnce, false).await, ReasonCode::Success);
     bystander.was_served().await;
@@ -40,7 +29,7 @@ async fn the_largest_packet_reaches_an_offline_subscriber_across_kill_and_restar
 
     node.kill();
     node.start();
-    let bystander = Bystander::start(node.mqtt(), "bystander").await;
+    let bystander = Bystander::beside(node.mqtt(), "sleeper").await;
     let mut subscriber = connect(node.mqtt(), &sleeper).await;
     assert!(subscriber.session_present());
     expect(&mut subscriber, "large", &payload).await;

@@ -298,10 +298,10 @@ impl State {
             // A while passed since the message was matched.
             targets.retain(|target| self.still_wants(target, message));
         }
-        match command {
-            Command::Part(_) | Command::Whole { .. } => Outcome::Refused(ReasonCode::UnspecifiedError),
-            command => self.apply_command(scope, &command),
+        if matches!(command, Command::Part(_) | Command::Whole { .. }) {
+            return Outcome::Refused(ReasonCode::UnspecifiedError);
         }
+        self.apply_command(scope, &command)
     }
 
     /// Whether a session has a subscription that matches, of whatever options.

@@ -93,7 +93,7 @@ pub enum Command {
     Part(PartCommand),
     /// A command whose messages numbered `cut` (see `body`) have the payload that the parts before it brought. Outcome: that of
     /// `command`.
-    Whole { command: Box<Command>, cut: Vec<u32> },
+    Whole { command: Box<Self>, cut: Vec<u32> },
 }
 
 /// The content of `Command::Part`.
