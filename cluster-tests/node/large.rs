@@ -1,10 +1,11 @@
 //! Payloads up to the largest legal packet, on every way through a node.
 
 use bytes::Bytes;
+use troupemq::mqtt::packet::{Publish, PublishProperties};
 use troupemq::mqtt::{QoS, ReasonCode};
 
 use crate::harness::SOON;
-use crate::harness::client::{Options, user_property};
+use crate::harness::client::{Options, publish, user_property};
 use crate::harness::config::Config;
 use crate::harness::large::{Bystander, LONG, MIB, assert_bounded, connect, expect, largest, payload, publish_large};
 use crate::harness::node::Node;
@@ -79,8 +80,7 @@ async fn small_messages_do_not_overtake_the_large_ones_of_their_publisher() {
         let mut publisher = connect(node.mqtt(), &Options::v5(name)).await;
         let order = [&large, &small, &small, &large, &small];
         for payload in order {
-            let packet =
-                troupemq::mqtt::packet::Publish { payload: payload.clone(), ..crate::harness::client::publish("t", b"", qos) };
+            let packet = Publish { payload: payload.clone(), ..publish("t", b"", qos) };
             publisher.start_publish(packet).await.expect("the broker takes it");
         }
         for subscriber in &mut subscribers {
@@ -175,4 +175,23 @@ async fn a_client_that_takes_no_large_packets_gets_the_others() {
         publisher.publish("t", b"small", qos).await;
         assert_eq!(tokio::time::timeout(SOON, modest.text()).await.as_deref(), Ok("small"), "{qos:?}");
     }
+}
+
+/// Only the payload travels in parts: what is too large without it is refused, and nobody else is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_properties_are_too_large_to_replicate_is_refused_alone() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut subscriber = connect(node.mqtt(), &Options::v5("subscriber").persistent()).await;
+    subscriber.subscribe("t", QoS::AtLeastOnce).await;
+    let mut publisher = connect(node.mqtt(), &Options::v5("publisher")).await;
+    let of = |count: usize| {
+        let user_properties = vec![("k".into(), "v".repeat(65_000).into()); count];
+        let properties = PublishProperties { user_properties, ..PublishProperties::default() };
+        Publish { properties, payload: payload(4 * MIB), ..publish("t", b"", QoS::AtLeastOnce) }
+    };
+    assert_eq!(publisher.try_publish(of(600)).await, Ok(ReasonCode::QuotaExceeded));
+    assert_eq!(publisher.try_publish(of(400)).await, Ok(ReasonCode::Success));
+    let message = subscriber.message().await;
+    assert_eq!((message.payload.len(), message.properties.user_properties.len()), (4 * MIB, 400));
 }

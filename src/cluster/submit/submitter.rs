@@ -15,6 +15,7 @@ use crate::mqtt::ReasonCode;
 use crate::replica::body::{self, Cut};
 use crate::replica::event::{Answer, Outcome};
 use crate::replica::{Command, Incarnation, NodeId, ShardId};
+use crate::telemetry::RateLimited;
 
 use super::Proposer;
 use super::estimate::{COMMAND_BYTES_MAX, command_bytes};
@@ -27,6 +28,8 @@ const LEADERLESS_MS: u64 = 5_000;
 /// Between looks at links and clocks; and before a refused send is tried again.
 const TICK: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(10);
+
+static TOO_LARGE: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// One shard's way in.
 pub struct Submitter {
@@ -57,7 +60,7 @@ impl Submitter {
         let (waiter, waiting) = oneshot::channel();
         let is_end = matches!(command, Command::Disconnect { .. });
         let command = body::cut(command);
-        if small_bytes(&command) > COMMAND_BYTES_MAX {
+        if self.is_too_large(&command) {
             let _ = waiter.send(Ok(Outcome::Refused(ReasonCode::QuotaExceeded)));
             return Ok(waiting);
         }
@@ -75,12 +78,29 @@ impl Submitter {
     /// Takes in a command nobody waits for.
     pub fn submit_nowait(&self, command: Command) -> Result<(), SubmitError> {
         let command = body::cut(command);
-        if small_bytes(&command) > COMMAND_BYTES_MAX {
+        if self.is_too_large(&command) {
             return Err(SubmitError::Overloaded);
         }
         self.pending.lock().push(command, None, monotonic_ms())?;
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Whether a command, without what travels in parts, is more than one entry may hold; says so in the log.
+    fn is_too_large(&self, command: &Cut) -> bool {
+        let (Cut::Small(command) | Cut::Large { command, .. }) = command;
+        let bytes = command_bytes(command);
+        if bytes > COMMAND_BYTES_MAX {
+            let shard = self.shard.0;
+            crate::warn_limited!(
+                TOO_LARGE,
+                shard,
+                bytes,
+                max = COMMAND_BYTES_MAX,
+                "a command too large to be replicated is refused"
+            );
+        }
+        bytes > COMMAND_BYTES_MAX
     }
 
     /// This node's replica applied entries: tells whoever waited for them.
@@ -183,13 +203,6 @@ impl Submitter {
         let told = pending.give_up(now_ms);
         drop(pending);
         tell(told);
-    }
-}
-
-/// Bytes of a command without what travels in parts.
-fn small_bytes(command: &Cut) -> usize {
-    match command {
-        Cut::Small(command) | Cut::Large { command, .. } => command_bytes(command),
     }
 }
 
