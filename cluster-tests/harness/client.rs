@@ -45,6 +45,8 @@ pub struct Client {
     pub session: Session,
     /// Acknowledge what is received as it is received.
     pub auto_ack: bool,
+    /// How long to wait for a packet to be taken, an acknowledgement or a message.
+    pub patience: Duration,
     /// SUBACKs, UNSUBACKs and what nobody waited for.
     answers: Vec<Packet>,
     /// The DISCONNECT that the broker sent.
@@ -68,6 +70,7 @@ impl Client {
             connack: None,
             session: Session::default(),
             auto_ack: true,
+            patience: SOON,
             answers: Vec::new(),
             disconnect: None,
         })
@@ -139,7 +142,7 @@ impl Client {
     }
 
     pub async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Gone> {
-        match tokio::time::timeout(SOON, self.stream.write_all(bytes)).await {
+        match tokio::time::timeout(self.patience, self.stream.write_all(bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Gone::Closed(error.to_string())),
             Err(_) => Err(Gone::Timeout),
@@ -218,7 +221,7 @@ impl Client {
     pub fn message(&mut self) -> impl Future<Output = Publish> {
         let caller = std::panic::Location::caller();
         async move {
-            match self.try_message(SOON).await {
+            match self.try_message(self.patience).await {
                 Ok(message) => message,
                 Err(gone) => panic!("no message at {caller}: {gone:?}, broker said {:?}", self.disconnect),
             }
@@ -326,7 +329,7 @@ impl Client {
         let Some(id) = self.start_publish(packet).await? else {
             return Ok(ReasonCode::Success);
         };
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + self.patience;
         loop {
             if let Some(reason_code) = self.session.acknowledged.remove(&id) {
                 return Ok(reason_code);

@@ -201,6 +201,16 @@ impl Node {
         kill_process(pid, signal).expect("the process can be signalled");
     }
 
+    /// The most memory the process ever held, and what it holds now, in bytes.
+    pub fn memory_bytes(&mut self) -> (usize, usize) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child().id())).expect("the process runs");
+        let of = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of the status");
+            line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+        };
+        (of("VmHWM:"), of("VmRSS:"))
+    }
+
     fn child(&mut self) -> &mut Child {
         self.process.as_mut().unwrap_or_else(|| panic!("{} does not run", self.name))
     }

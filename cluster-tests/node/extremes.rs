@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use troupemq::mqtt::packet::{RetainHandling, Subscribe, SubscriptionOptions, SubscriptionRequest};
+use troupemq::mqtt::packet::{Publish, PublishProperties, RetainHandling, Subscribe, SubscriptionOptions, SubscriptionRequest};
 use troupemq::mqtt::{Packet, QoS, ReasonCode};
 
-use crate::harness::client::{Client, ConnectError, Options};
+use crate::harness::client::{Client, ConnectError, Options, publish};
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
@@ -159,5 +159,162 @@ async fn above_max_connections_a_client_is_told_quota_exceeded() {
     while let Err(error) = Client::try_connect(node.mqtt(), &Options::v5("3")).await {
         tries += 1;
         assert!(tries < 100, "{error:?}");
+    }
+}
+
+/// Topic Names of legal bytes that are easily taken for something else.
+const ODD_NAMES: [&str; 12] = [
+    "/",
+    "//",
+    "a//b",
+    "/a/",
+    " ",
+    "a b/ c ",
+    "a/$b/c$",
+    "a$",
+    "\u{e4}/\u{6f22}\u{5b57}",
+    "\u{1f980}/\u{1d11e}/\u{10ffff}",
+    "\u{feff}x",
+    "a/\u{301}",
+];
+
+#[tokio::test]
+async fn names_of_any_legal_bytes_work_everywhere_and_survive_kill_and_restart() {
+    let _permit = acquire(Weight::Node);
+    let mut node = Node::ready(Config::default());
+    let mut live = Client::connect(node.mqtt(), &Options::v5("live")).await;
+    live.subscribe("#", QoS::AtMostOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher").persistent()).await;
+    for name in ODD_NAMES {
+        let mut sleeper = Client::connect(node.mqtt(), &Options::v5(name).persistent()).await;
+        sleeper.subscribe(name, QoS::ExactlyOnce).await;
+        sleeper.subscribe(&format!("$share/g{}/{name}", name.replace('/', "")), QoS::AtLeastOnce).await;
+        sleeper.disconnect().await;
+        publisher.publish(name, b"once", QoS::AtLeastOnce).await;
+        publisher.publish(name, b"exactly", QoS::ExactlyOnce).await;
+        publisher.publish_retained(name, b"kept", QoS::AtLeastOnce).await;
+        let willing = Client::connect(node.mqtt(), &Options::v5("willing").will(name, "will", 0)).await;
+        drop(willing);
+        let mut texts = Vec::new();
+        for _ in 0..4 {
+            let message = live.message().await;
+            assert_eq!(&*message.topic, name);
+            texts.push(String::from_utf8_lossy(&message.payload).into_owned());
+        }
+        texts.sort();
+        assert_eq!(texts, ["exactly", "kept", "once", "will"], "{name:?}");
+    }
+    node.kill();
+    node.start();
+    for name in ODD_NAMES {
+        let mut sleeper = Client::connect(node.mqtt(), &Options::v5(name).persistent()).await;
+        assert!(sleeper.session_present(), "{name:?}");
+        let mut texts = Vec::new();
+        // By its own subscription and by the shared one, of which it is the only member.
+        for _ in 0..8 {
+            let message = sleeper.message().await;
+            assert_eq!(&*message.topic, name);
+            texts.push(String::from_utf8_lossy(&message.payload).into_owned());
+        }
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts, ["exactly", "kept", "once", "will"], "{name:?}");
+        sleeper.disconnect().await;
+        let mut fresh = Client::connect(node.mqtt(), &Options::v5("fresh")).await;
+        fresh.subscribe(name, QoS::AtLeastOnce).await;
+        let kept = fresh.message().await;
+        assert_eq!((&*kept.topic, &*kept.payload), (name, &b"kept"[..]));
+        // Removed, so that the next filter finds its own only.
+        fresh.publish_retained(name, b"", QoS::AtLeastOnce).await;
+    }
+}
+
+/// Topics of 65,535 bytes, in one level and in 65,536 of them, by wildcards, as Will, shared and dead.
+#[tokio::test]
+async fn the_longest_topics_match_wildcards_and_are_wills_and_shared() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let (plain, slashes) = (format!("{}/x", "t".repeat(LONGEST - 2)), "/".repeat(LONGEST));
+    let cases = [(&plain, "+/x"), (&slashes, "/+/#"), (&slashes, "#")];
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher").persistent()).await;
+    for (number, (topic, filter)) in cases.into_iter().enumerate() {
+        let mut live = Client::connect(node.mqtt(), &Options::v5("live")).await;
+        let mut kept = Client::connect(node.mqtt(), &Options::v5(&format!("kept-{number}")).persistent()).await;
+        let mut member = Client::connect(node.mqtt(), &Options::v5("member")).await;
+        let mut others = [&mut live, &mut kept];
+        for client in &mut others {
+            client.subscribe(filter, QoS::ExactlyOnce).await;
+        }
+        member.subscribe(&format!("$share/g/{filter}"), QoS::AtLeastOnce).await;
+        for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+            publisher.publish(topic, b"text", qos).await;
+            for client in others.iter_mut().map(|client| &mut **client).chain([&mut member]) {
+                let message = client.message().await;
+                assert!(message.topic == *topic, "another topic of {} bytes", message.topic.len());
+            }
+        }
+        drop(Client::connect(node.mqtt(), &Options::v5("willing").will(topic, "will", 0)).await);
+        for client in others.iter_mut().map(|client| &mut **client).chain([&mut member]) {
+            assert_eq!(client.text().await, "will");
+        }
+        kept.unsubscribe(filter).await;
+    }
+    // `$dead/` does not fit in front of it: no dead message, and no harm.
+    publisher.publish(&plain, b"nobody", QoS::AtLeastOnce).await;
+    publisher.ping().await;
+}
+
+/// Case 89: what one client left there must not break others.
+#[tokio::test]
+async fn strange_retained_messages_reach_who_can_take_them_and_close_nobody() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("fuzzer")).await;
+    let retained = |topic: &str, payload: &[u8], properties: PublishProperties| Publish {
+        retain: true,
+        properties,
+        ..publish(topic, payload, QoS::AtLeastOnce)
+    };
+    let longest = "t".repeat(LONGEST);
+    let many = (0..1000).map(|n| (format!("{n:030}").into(), format!("{n:030}").into())).collect();
+    let packets = [
+        retained(&longest, b"long topic", PublishProperties::default()),
+        retained("empty", b"", PublishProperties { content_type: Some("c".into()), ..PublishProperties::default() }),
+        retained("many", b"properties", PublishProperties { user_properties: many, ..PublishProperties::default() }),
+        retained(
+            "format",
+            b"\xff\xfe",
+            PublishProperties { payload_format_indicator: Some(true), ..PublishProperties::default() },
+        ),
+        retained(
+            "response",
+            b"r",
+            PublishProperties { response_topic: Some("r".repeat(LONGEST).into()), ..PublishProperties::default() },
+        ),
+        retained("small", b"small", PublishProperties::default()),
+    ];
+    for packet in packets {
+        let reason_code = publisher.try_publish(packet).await.expect("an acknowledgement");
+        assert!(!reason_code.is_error(), "{reason_code:?}");
+    }
+    let all = ["format", "many", "response", "small", &*longest];
+    let cases = [
+        (Options::v3("v3"), &all[..]),
+        (Options::v5("v5"), &all[..]),
+        (Options::v5("limited").maximum_packet_size(100), &["format", "small"]),
+        (Options::v5("limited-kept").persistent().maximum_packet_size(100), &["format", "small"]),
+    ];
+    for (options, expected) in cases {
+        let mut client = Client::connect(node.mqtt(), &options).await;
+        client.subscribe("#", QoS::AtLeastOnce).await;
+        let mut topics = Vec::new();
+        while topics.len() < expected.len() {
+            topics.push(client.message().await.topic.to_string());
+        }
+        topics.sort();
+        assert_eq!(topics, expected, "{}", options.client_id());
+        client.publish("after", options.client_id().as_bytes(), QoS::AtLeastOnce).await;
+        assert_eq!(client.text().await, options.client_id());
+        client.disconnect().await;
     }
 }

@@ -9,6 +9,7 @@ mod dropped;
 mod extremes;
 mod health;
 mod keep_alive;
+mod large;
 mod legal_bytes;
 mod malformed;
 mod mqtt_3_1;

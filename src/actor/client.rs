@@ -30,6 +30,8 @@ use super::inbox::{Inbox, Mail, Wake};
 use super::queue::QueueItem;
 use super::transport::{Accepted, Transport};
 
+/// Payload bytes of one client that may wait to be stored: one message of the largest size does not stop the reading, two do.
+const STORING_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Unsent bytes above which a socket counts as not writable, and below which it is writable again (spec/hivemq.md 2.4).
 const HIGH_WATER_BYTES: usize = 65_536;
 const LOW_WATER_BYTES: usize = 32_768;
@@ -101,6 +103,8 @@ pub struct Client {
     /// The actor stopped in the ordinary way.
     over: bool,
     timer_ms: u64,
+    /// Payload bytes of its messages that are not stored yet.
+    storing_bytes: usize,
     /// Questions to the outside, in the order they were asked.
     deferred: VecDeque<effects::Deferred>,
     /// Wakes the actor's task.
@@ -142,6 +146,7 @@ impl Client {
             counted: false,
             over: false,
             timer_ms: 0,
+            storing_bytes: 0,
             deferred: VecDeque::new(),
             waker: None,
         };
@@ -281,10 +286,19 @@ impl Client {
                 if now.mono_ms >= self.timer_ms {
                     self.timer_ms = 0;
                 }
+                if self.stores_much() {
+                    // What the client sends meanwhile is not read: that is not its silence.
+                    self.machine.handle_bytes(now);
+                }
                 self.machine.handle_timeout(now, &mut self.effects);
                 self.count_login_timeout();
             }
         }
+    }
+
+    /// Whether so much of what it published waits to be stored that it is not read for a while.
+    fn stores_much(&self) -> bool {
+        self.storing_bytes > STORING_BYTES_MAX
     }
 
     fn deliver(&mut self, delivery: Delivery) {

@@ -91,6 +91,14 @@ impl Hooks for NodeHooks {
                     hub.post(HubItem::Dispatch { connection: connection.connection, delivery });
                 }
             }
+            PeerMessage::DispatchStored { group, seq, qos, retain, subscription_ids, dup, connection, .. } => {
+                if !self.0.is_local(triple(connection)) {
+                    return;
+                }
+                let delivery = move |message, source| Delivery { message, qos, retain, subscription_ids, dup, source };
+                let taking = shared_subscription::take_stored(Arc::clone(&self.0), connection.connection, (group, seq), delivery);
+                tokio::spawn(taking);
+            }
             PeerMessage::DispatchDone { group, entries } => {
                 let seqs = entries.into_iter().filter(|(_, completed)| *completed).map(|(seq, _)| seq).collect();
                 shared_subscription::done(&self.0, &group, seqs);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use actix::fut::ActorFutureExt;
 use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
 
-use crate::mqtt::{Message, Origin, QoS};
+use crate::mqtt::{Message, Origin, QoS, SubscriptionIds};
 use crate::replica::command::TakeCommand;
 use crate::replica::{Command, OutboxEvent, Position, ShardId, Target};
 use crate::routing::GroupMatch;
-use crate::signal::{Dead, Signal};
+use crate::signal::{Dead, DropReason, Receiver, Signal};
 
 use super::essential::Essential;
 use super::inbox::{Inbox, Mail, Wake};
@@ -26,6 +26,11 @@ pub type TakerMail = Mail<TakerItem, OutboxTaker>;
 
 /// Events taken in one command.
 const TAKE_MAX: usize = 256;
+/// Bytes of messages in one command, about; a larger one goes alone.
+const TAKE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of the names of one message's receivers in one command: far more than there are sessions in a shard, unless their names are
+/// of the longest.
+const TARGETS_BYTES_MAX: usize = 24 * 1024 * 1024;
 /// A position that moved past events without receivers here is stored at least this often.
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(100);
@@ -126,13 +131,21 @@ impl OutboxTaker {
     fn take(&self, source: ShardId) -> Option<Taken> {
         let after = self.seen(source);
         let events = self.node.cluster()?.read(source, |state| state.outbox_after(after, TAKE_MAX))?;
-        let to = events.last()?.0;
+        let to = events.first()?.0;
         let mut command =
             TakeCommand { source, from: self.stored(source), to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() };
         let now_ms = clock::wall_ms();
         let mut direct = Vec::new();
-        for (_, event) in &events {
+        let (mut bytes, mut names) = (0, 0);
+        for (at, (position, event)) in events.iter().enumerate() {
+            bytes += event.size_bytes();
+            if at > 0 && bytes.max(names) > TAKE_BYTES_MAX {
+                break;
+            }
+            let enqueued = command.enqueue.len();
             self.take_event(event, source, now_ms, &mut command, &mut direct);
+            names += command.enqueue.iter().skip(enqueued).flat_map(|(_, targets)| targets).map(target_bytes).sum::<usize>();
+            command.to = *position;
         }
         let stores_nothing = command.enqueue.is_empty() && command.retain.is_empty() && command.republish.is_empty();
         let empty = stores_nothing && direct.is_empty();
@@ -196,8 +209,27 @@ impl OutboxTaker {
         {
             command.retain.push(Arc::clone(&message));
         }
+        self.drop_excess(&message, &mut targets, now_ms);
         if !targets.is_empty() {
             command.enqueue.push((message, targets));
+        }
+    }
+
+    /// Receivers whose names no command can hold miss the message; else it would stop the outbox for good.
+    fn drop_excess(&self, message: &Arc<Message>, targets: &mut Vec<Target>, now_ms: u64) {
+        let mut bytes = 0;
+        let fits = |target: &&Target| {
+            bytes += target_bytes(target);
+            bytes <= TARGETS_BYTES_MAX
+        };
+        let fitting = targets.iter().take_while(fits).count();
+        for target in targets.drain(fitting..) {
+            let (receiver, qos) = match target {
+                Target::Session { client, qos, .. } => (Receiver::Client(client), qos),
+                Target::Group { group, .. } => (Receiver::SharedSubscription(group.full()), message.qos),
+            };
+            let lost = publish::delivery(message, qos, false, SubscriptionIds::new());
+            self.node.signals.dropped(&lost, receiver, DropReason::InternalError, now_ms);
         }
     }
 
@@ -243,6 +275,16 @@ impl OutboxTaker {
     fn reset(&mut self) {
         self.seen.fill(Position::default());
     }
+}
+
+/// Bytes of a target in a command, about.
+fn target_bytes(target: &Target) -> usize {
+    const FIXED: usize = 96;
+    FIXED
+        + match target {
+            Target::Session { client, .. } => client.len(),
+            Target::Group { group, .. } => group.share.len() + group.filter.len(),
+        }
 }
 
 impl Actor for OutboxTaker {

@@ -305,8 +305,14 @@ impl Handler<Wake> for Queue {
     fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
+        let mut pumped = false;
         for item in batch.drain(..) {
             self.handle_item(item, ctx);
+            // What fills the room came in this very turn, one large message maybe: a client that takes it loses nothing behind it.
+            if !pumped && self.waiting.qos0_bytes() >= self.local.node().settings.queue.qos0_bytes_max {
+                pumped = true;
+                self.pump(ctx);
+            }
         }
         self.batch = batch;
         self.pump(ctx);

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::cluster::PeerMessage;
 use crate::mqtt::{Delivery, GroupId, Message, QoS, Source};
 use crate::queue::Dispatcher;
+use crate::replica::body::INLINE_BYTES_MAX;
 use crate::replica::command::{Assignment, QueueStep};
 use crate::replica::session::QueueEntry;
 use crate::replica::{Command, ConnectionRef, ShardId, State};
@@ -138,6 +139,37 @@ pub fn report(node: &Node, group: &GroupId, seq: u64) {
     if !reached {
         // No leader in reach: what was finished is still stored, when there is one.
         submit_steps(node, group, vec![(seq, QueueStep::Completed)]);
+    }
+}
+
+/// How long a member's node waits for its own replica to have the entry that was dispatched; then the dispatcher sends it again.
+const STORED_PATIENCE: Duration = Duration::from_secs(4);
+const STORED_LOOK: Duration = Duration::from_millis(10);
+
+/// A large message of a group's queue for a member of this node: taken from this node's replica, which may be a moment behind.
+pub async fn take_stored(
+    node: Arc<Node>,
+    connection: u64,
+    (group, seq): (GroupId, u64),
+    delivery: impl FnOnce(Arc<Message>, Source) -> Delivery,
+) {
+    let shard = node.shard_of(&group.full());
+    let until = Instant::now() + STORED_PATIENCE;
+    let message = loop {
+        let read =
+            |state: &State| state.group_queue_after(&group, seq.saturating_sub(1), 1).pop().filter(|entry| entry.seq == seq);
+        let entry = node.cluster().and_then(|cluster| cluster.read(shard, read)).flatten();
+        if let Some(message) = entry.and_then(|entry| entry.message) {
+            break message;
+        }
+        if Instant::now() >= until {
+            return;
+        }
+        tokio::time::sleep(STORED_LOOK).await;
+    };
+    if let Some(hub) = node.hub_of(connection) {
+        let delivery = Box::new(delivery(message, Source::Share { group, seq }));
+        hub.post(HubItem::Dispatch { connection, delivery });
     }
 }
 
@@ -345,6 +377,19 @@ impl SharedSubscription {
         }
         let Source::Share { group, seq } = delivery.source else { return false };
         let connection = ConnectionRef { node: member.0, incarnation: member.1, connection: member.2 };
+        if delivery.message.payload.len() > INLINE_BYTES_MAX {
+            let dispatch = PeerMessage::DispatchStored {
+                group,
+                seq,
+                qos: delivery.qos,
+                retain: delivery.retain,
+                subscription_ids: delivery.subscription_ids,
+                dup: delivery.dup,
+                client,
+                connection,
+            };
+            return self.node.cluster().is_some_and(|cluster| cluster.send(member.0, dispatch));
+        }
         let dispatch = PeerMessage::Dispatch {
             group,
             seq,

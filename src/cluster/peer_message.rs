@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
 use crate::mqtt::{GroupId, Message, QoS, SubscriptionIds};
+use crate::replica::body::{INLINE_BYTES_MAX, with_payload};
 use crate::replica::{Batch, ConnectionRef, ShardId};
 
 /// One message to another node.
@@ -36,6 +38,55 @@ pub enum PeerMessage {
         client: ByteString,
         connection: ConnectionRef,
     },
+    /// The same where the message is large: the member's node takes it from its own replica of the group's queue.
+    DispatchStored {
+        group: GroupId,
+        seq: u64,
+        qos: QoS,
+        retain: bool,
+        subscription_ids: SubscriptionIds,
+        dup: bool,
+        client: ByteString,
+        connection: ConnectionRef,
+    },
     /// The member is done with entries (`true`) or gives them back (`false`).
     DispatchDone { group: GroupId, entries: Vec<(u64, bool)> },
+}
+
+impl PeerMessage {
+    /// Takes a large payload out, to be sent behind the message; empty where there is none.
+    pub fn cut(&mut self) -> Bytes {
+        match self.message_mut() {
+            Some(message) if message.payload.len() > INLINE_BYTES_MAX => {
+                let payload = message.payload.clone();
+                *message = with_payload(message, Bytes::new());
+                payload
+            }
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Puts the payload back.
+    pub fn fill(&mut self, payload: Bytes) {
+        if let Some(message) = self.message_mut() {
+            *message = with_payload(message, payload);
+        }
+    }
+
+    /// Whose message it carries, where the order of messages counts.
+    pub fn publisher(&self) -> Option<&ByteString> {
+        match self {
+            Self::Publish { message } | Self::DeliverShared { message, .. } | Self::Dispatch { message, .. } => {
+                message.publisher()
+            }
+            Self::Commands { .. } | Self::DispatchStored { .. } | Self::DispatchDone { .. } => None,
+        }
+    }
+
+    fn message_mut(&mut self) -> Option<&mut Arc<Message>> {
+        match self {
+            Self::Publish { message } | Self::DeliverShared { message, .. } | Self::Dispatch { message, .. } => Some(message),
+            Self::Commands { .. } | Self::DispatchStored { .. } | Self::DispatchDone { .. } => None,
+        }
+    }
 }

@@ -20,6 +20,8 @@ pub(super) struct Scope {
     /// Of the last outbox event of this entry; 0 before the first.
     pub ordinal: u32,
     pub out: Applied,
+    /// Who submitted the command at hand, and its number.
+    pub origin: (NodeId, Incarnation, u64),
     queued: BTreeSet<ByteString>,
     queued_groups: BTreeSet<GroupId>,
 }
@@ -69,8 +71,15 @@ impl State {
         let now_ms = proposal.at_ms.max(self.head.last_at_ms);
         self.head.last_at_ms = now_ms;
         self.dirty.mark(RecordKey::Head);
-        let mut scope =
-            Scope { now_ms, index, ordinal: 0, out: Applied::default(), queued: BTreeSet::new(), queued_groups: BTreeSet::new() };
+        let mut scope = Scope {
+            now_ms,
+            index,
+            ordinal: 0,
+            out: Applied::default(),
+            origin: (0, 0, 0),
+            queued: BTreeSet::new(),
+            queued_groups: BTreeSet::new(),
+        };
         for batch in &proposal.batches {
             self.apply_batch(&mut scope, batch);
         }
@@ -82,6 +91,7 @@ impl State {
         for (seq, command) in (batch.first_seq..=u64::MAX).zip(batch.commands.iter()) {
             match self.admit(node, incarnation, seq) {
                 Admission::Apply => {
+                    scope.origin = (node, incarnation, seq);
                     let outcome = self.apply_command(scope, command);
                     scope.out.answers.push(Answer { node, incarnation, seq, outcome });
                 }
@@ -100,7 +110,9 @@ impl State {
         if incarnation > progress.incarnation {
             progress.incarnation = incarnation;
             progress.last_seq = 0;
+            self.discard_under_way(node, incarnation - 1);
         }
+        let progress = self.head.nodes.entry(node).or_default();
         if seq <= progress.last_seq {
             return Admission::Known;
         }
@@ -111,7 +123,7 @@ impl State {
         Admission::Apply
     }
 
-    fn apply_command(&mut self, scope: &mut Scope, command: &Command) -> Outcome {
+    pub(super) fn apply_command(&mut self, scope: &mut Scope, command: &Command) -> Outcome {
         match command {
             Command::Connect(connect) => return self.connect(scope, connect),
             Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, sent_seq } => {
@@ -148,6 +160,8 @@ impl State {
             Command::Expire { limit } => self.expire(scope, *limit),
             Command::RemoveSession { client, reason_code, will } => self.kick(scope, client, *reason_code, *will, true),
             Command::Kick { client, reason_code, will } => self.kick(scope, client, *reason_code, *will, false),
+            Command::Part(part) => self.take_part(scope, part),
+            Command::Whole { command, cut } => return self.apply_whole(scope, command, cut),
         }
         Outcome::Done
     }

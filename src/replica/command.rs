@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +89,22 @@ pub enum Command {
     RemoveSession { client: ByteString, reason_code: u8, will: bool },
     /// Ends a connection, keeps the session. Outcome: `Done`.
     Kick { client: ByteString, reason_code: u8, will: bool },
+    /// The next part of a payload that is too large for one entry; `Whole` follows behind the last. Outcome: `Done`.
+    Part(PartCommand),
+    /// A command whose messages numbered `cut` (see `body`) have the payload that the parts before it brought. Outcome: that of
+    /// `command`.
+    Whole { command: Box<Self>, cut: Vec<u32> },
+}
+
+/// The content of `Command::Part`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartCommand {
+    /// Length of the whole payload; 0 gives up what the submitter has under way.
+    pub bytes_total: u64,
+    /// How much of it came before: 0 begins a payload.
+    pub offset: u64,
+    /// As long as the first part, but for the last.
+    pub bytes: Bytes,
 }
 
 /// The content of `Command::Connect`.

@@ -71,6 +71,7 @@ impl State {
             return;
         }
         progress.dead_through = Some(incarnation);
+        self.discard_under_way(node, incarnation);
         let of_node = self.connected.range((node, Incarnation::MIN)..=(node, incarnation));
         let mut clients: Vec<ByteString> = of_node.flat_map(|(_, clients)| clients.iter().cloned()).collect();
         clients.sort_unstable();

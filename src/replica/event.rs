@@ -128,3 +128,10 @@ pub enum OutboxEvent {
         dead_known: bool,
     },
 }
+
+impl OutboxEvent {
+    /// Bytes of its message; 0 where there is none.
+    pub fn size_bytes(&self) -> usize {
+        super::body::message_of_event(self).map_or(0, |message| message.size_bytes())
+    }
+}

@@ -6,6 +6,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod apply;
+pub mod body;
 pub mod command;
 mod connect;
 mod digest;
@@ -30,6 +31,8 @@ mod subscribe;
 
 #[cfg(test)]
 mod apply_test;
+#[cfg(test)]
+mod body_test;
 #[cfg(test)]
 mod connect_test;
 #[cfg(test)]

@@ -1,16 +1,19 @@
 //! The state as records: what changed, everything, and back again.
 //!
 //! A record's value is one byte of format version and the fields in bincode. A version, once released, does not change: a new one is
-//! added and the old one stays readable.
+//! added and the old one stays readable. A large payload has records of its own (see `body`), each with the length of the whole
+//! (u64, big-endian) and the bytes behind the format version.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use ahash::RandomState;
+use bytes::Bytes;
 use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::body::{BodyId, message_of_event, message_of_event_mut, with_payload};
 use super::command::SubscriptionRecord;
 use super::event::OutboxEvent;
 use super::expiry::DueKey;
@@ -34,6 +37,8 @@ pub enum RecordError {
 
 /// The format version that is written; the first is 1.
 const FORMAT: u8 = 1;
+/// The same for a record whose message has its payload in a body: the body's id stands before the fields.
+const FORMAT_WITH_BODY: u8 = 2;
 
 /// No record is longer: a damaged length must not become an allocation.
 const RECORD_BYTES_MAX: usize = 1 << 29;
@@ -45,6 +50,10 @@ pub(super) struct DirtyRecords {
 }
 
 impl DirtyRecords {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &RecordKey> {
+        self.keys.iter()
+    }
+
     pub(super) fn mark(&mut self, key: RecordKey) {
         self.keys.insert(key);
     }
@@ -70,6 +79,7 @@ impl State {
     /// Records changed since the last call, in key order: `None` = deleted. Written in one atomic batch with the applied index.
     /// To be called now and then also where nothing is stored: the marks of what changed pile up until then.
     pub fn take_changes(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        self.settle_bodies();
         let keys = std::mem::take(&mut self.dirty.keys);
         let mut changes: Vec<_> = keys.iter().map(|key| (key.encode(), self.value(key))).collect();
         changes.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
@@ -81,6 +91,11 @@ impl State {
         let sorted = self.sessions.in_order();
         let sessions = || sorted.clone().into_iter();
         let head = std::iter::once_with(|| (RecordKey::Head.encode(), encode(&self.head)));
+        let live = self.live_bodies();
+        let bodies = self.bodies.parts(&live).into_iter().filter_map(|(id, ordinal)| {
+            let key = RecordKey::BodyPart(id, ordinal);
+            Some((key.encode(), self.value(&key)?))
+        });
         let of_sessions = sessions().map(|s| (RecordKey::Session(s.client.clone()).encode(), encode(s)));
         let queue_heads = sessions().map(|s| (RecordKey::QueueHead(s.client.clone()).encode(), encode(&s.queue_head)));
         let subscriptions = sessions().flat_map(|s| {
@@ -91,16 +106,18 @@ impl State {
         let received = sessions().flat_map(|s| {
             s.received.iter().map(|packet_id| (RecordKey::Received(s.client.clone(), *packet_id).encode(), encode(&())))
         });
-        let entries = sessions().flat_map(|s| entry_records(&s.queue, QueueOwner::Session(s.client.clone())));
+        let entries = sessions().flat_map(|s| self.entry_records(&s.queue, QueueOwner::Session(s.client.clone())));
         let groups = self.groups.iter().map(|(id, group)| (RecordKey::Group(id.clone()).encode(), encode(group)));
-        let group_entries = self.groups.iter().flat_map(|(id, group)| entry_records(&group.queue, QueueOwner::Group(id.clone())));
+        let group_entries =
+            self.groups.iter().flat_map(|(id, group)| self.entry_records(&group.queue, QueueOwner::Group(id.clone())));
         let retained = self.retained_topics.iter().filter_map(|topic| {
             let message = self.retained.get(topic)?;
-            Some((RecordKey::Retained(topic.clone()).encode(), encode(&message)))
+            Some((RecordKey::Retained(topic.clone()).encode(), self.retained_value(message)))
         });
-        let outbox = self.outbox.iter().map(|(position, event)| (RecordKey::Outbox(*position).encode(), encode(event)));
+        let outbox = self.outbox.iter().map(|(position, event)| (RecordKey::Outbox(*position).encode(), self.event_value(event)));
         Box::new(
-            head.chain(of_sessions)
+            head.chain(bodies)
+                .chain(of_sessions)
                 .chain(queue_heads)
                 .chain(subscriptions)
                 .chain(received)
@@ -117,6 +134,10 @@ impl State {
         let parsed = RecordKey::decode(key).map_err(|what| damaged(key, what))?;
         match parsed {
             RecordKey::Head => self.head = decode::<Head>(key, value)?,
+            RecordKey::BodyPart(id, ordinal) => {
+                let (bytes_total, part) = decode_part(key, value)?;
+                self.bodies.load(id, ordinal, bytes_total, part).map_err(|what| damaged(key, what))?;
+            }
             RecordKey::Session(client) => {
                 let session: Session = decode(key, value)?;
                 if session.client != client {
@@ -137,18 +158,21 @@ impl State {
                 self.owner(key, &client)?.received.insert(packet_id);
             }
             RecordKey::Entry(QueueOwner::Session(client), seq) => {
-                let session = self.owner(key, &client)?;
-                load_entry(&mut session.queue, seq, key, value)?;
+                let entry: QueueEntry = self.decode_with_body(key, value, |entry: &mut QueueEntry| entry.message.as_mut())?;
+                check_seq(key, &entry, seq)?;
+                load_entry(&mut self.owner(key, &client)?.queue, key, entry)?;
             }
             RecordKey::Group(id) => {
                 self.groups.insert(id, decode::<Group>(key, value)?);
             }
             RecordKey::Entry(QueueOwner::Group(id), seq) => {
+                let entry: QueueEntry = self.decode_with_body(key, value, |entry: &mut QueueEntry| entry.message.as_mut())?;
+                check_seq(key, &entry, seq)?;
                 let group = self.groups.get_mut(&id).ok_or_else(|| damaged(key, "its group is missing"))?;
-                load_entry(&mut group.queue, seq, key, value)?;
+                load_entry(&mut group.queue, key, entry)?;
             }
             RecordKey::Retained(topic) => {
-                let message: Arc<Message> = decode(key, value)?;
+                let message: Arc<Message> = self.decode_with_body(key, value, |message: &mut Arc<Message>| Some(message))?;
                 if message.topic != topic {
                     return Err(damaged(key, "it names another topic"));
                 }
@@ -159,7 +183,8 @@ impl State {
                 if self.outbox.back().is_some_and(|(last, _)| *last >= position) {
                     return Err(damaged(key, "it is out of order"));
                 }
-                self.outbox.push_back((position, decode::<Arc<OutboxEvent>>(key, value)?));
+                let event = self.decode_with_body(key, value, message_of_event_mut)?;
+                self.outbox.push_back((position, Arc::new(event)));
             }
         }
         Ok(())
@@ -167,6 +192,7 @@ impl State {
 
     /// Rebuilds what is derived (due times, counts, connections by node).
     pub fn finish_load(&mut self) {
+        self.bodies.finish_load();
         self.connected.clear();
         self.due = super::expiry::DueTimes::default();
         self.queued_count = 0;
@@ -205,36 +231,96 @@ impl State {
     fn value(&self, key: &RecordKey) -> Option<Vec<u8>> {
         match key {
             RecordKey::Head => Some(encode(&self.head)),
+            RecordKey::BodyPart(id, ordinal) => {
+                let (bytes_total, part) = self.bodies.part(*id, *ordinal)?;
+                Some([&[FORMAT][..], &bytes_total.to_be_bytes(), part].concat())
+            }
             RecordKey::Session(client) => self.sessions.get(client).map(encode),
             RecordKey::QueueHead(client) => self.sessions.get(client).map(|session| encode(&session.queue_head)),
             RecordKey::Subscription(client, filter) => self.sessions.get(client)?.subscriptions.get(filter).map(encode),
             RecordKey::Received(client, packet_id) => self.sessions.get(client)?.received.get(packet_id).map(|_| encode(&())),
             RecordKey::Group(id) => self.groups.get(id).map(encode),
-            RecordKey::Entry(QueueOwner::Session(client), seq) => entry_value(&self.sessions.get(client)?.queue, *seq),
-            RecordKey::Entry(QueueOwner::Group(id), seq) => entry_value(&self.groups.get(id)?.queue, *seq),
-            RecordKey::Retained(topic) => self.retained.get(topic).map(|message| encode(&message)),
+            RecordKey::Entry(QueueOwner::Session(client), seq) => self.entry_value(&self.sessions.get(client)?.queue, *seq),
+            RecordKey::Entry(QueueOwner::Group(id), seq) => self.entry_value(&self.groups.get(id)?.queue, *seq),
+            RecordKey::Retained(topic) => self.retained.get(topic).map(|message| self.retained_value(message)),
             RecordKey::Outbox(position) => {
                 let index = self.outbox.binary_search_by_key(position, |(position, _)| *position).ok()?;
-                self.outbox.get(index).map(|(_, event)| encode(event))
+                self.outbox.get(index).map(|(_, event)| self.event_value(event))
             }
         }
     }
-}
 
-fn entry_records(queue: &Queue, owner: QueueOwner) -> impl Iterator<Item = Record> + '_ {
-    queue.entries.iter().map(move |entry| (RecordKey::Entry(owner.clone(), entry.seq).encode(), encode(entry)))
-}
-
-fn entry_value(queue: &Queue, seq: u64) -> Option<Vec<u8>> {
-    queue.find(seq).and_then(|index| queue.entries.get(index)).map(encode)
-}
-
-fn load_entry(queue: &mut Queue, seq: u64, key: &[u8], value: &[u8]) -> Result<(), RecordError> {
-    let entry: QueueEntry = decode(key, value)?;
-    if entry.seq != seq {
-        return Err(damaged(key, "it has another sequence number"));
+    fn entry_records<'a>(&'a self, queue: &'a Queue, owner: QueueOwner) -> impl Iterator<Item = Record> + 'a {
+        queue.entries.iter().map(move |entry| (RecordKey::Entry(owner.clone(), entry.seq).encode(), self.queued_value(entry)))
     }
-    if queue.entries.back().is_some_and(|last| last.seq >= seq) {
+
+    fn entry_value(&self, queue: &Queue, seq: u64) -> Option<Vec<u8>> {
+        queue.find(seq).and_then(|index| queue.entries.get(index)).map(|entry| self.queued_value(entry))
+    }
+
+    fn queued_value(&self, entry: &QueueEntry) -> Vec<u8> {
+        let Some((id, message)) = entry.message.as_ref().and_then(|message| self.without_body(message)) else {
+            return encode(entry);
+        };
+        encode_with_body(id, &QueueEntry { message: Some(message), ..entry.clone() })
+    }
+
+    fn retained_value(&self, message: &Arc<Message>) -> Vec<u8> {
+        match self.without_body(message) {
+            Some((id, message)) => encode_with_body(id, &message),
+            None => encode(message),
+        }
+    }
+
+    fn event_value(&self, event: &OutboxEvent) -> Vec<u8> {
+        let Some((id, message)) = message_of_event(event).and_then(|message| self.without_body(message)) else {
+            return encode(event);
+        };
+        let mut event = event.clone();
+        if let Some(kept) = message_of_event_mut(&mut event) {
+            *kept = message;
+        }
+        encode_with_body(id, &event)
+    }
+
+    /// The body of a message that has one, and the message without it.
+    fn without_body(&self, message: &Arc<Message>) -> Option<(BodyId, Arc<Message>)> {
+        let id = self.bodies.of(message)?;
+        Some((id, with_payload(message, Bytes::new())))
+    }
+
+    /// Decodes a record whose message may have its payload in a body.
+    fn decode_with_body<T: DeserializeOwned>(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        message: impl FnOnce(&mut T) -> Option<&mut Arc<Message>>,
+    ) -> Result<T, RecordError> {
+        let rest = match value.split_first() {
+            Some((&FORMAT_WITH_BODY, rest)) => rest,
+            Some((&found, _)) if found > FORMAT_WITH_BODY => {
+                return Err(RecordError::NewerFormat { key: shown(key), found, known: FORMAT_WITH_BODY });
+            }
+            _ => return decode(key, value),
+        };
+        let (id, fields) = rest.split_at_checked(BodyId::BYTES).ok_or_else(|| damaged(key, "it is too short"))?;
+        let id = BodyId::decode(id).ok_or_else(|| damaged(key, "it is too short"))?;
+        let payload = self.bodies.payload(id).ok_or_else(|| damaged(key, "its payload is missing or incomplete"))?;
+        let mut decoded: T = decode_fields(key, fields)?;
+        let message = message(&mut decoded).ok_or_else(|| damaged(key, "it has a payload and no message"))?;
+        *message = with_payload(message, payload);
+        let parsed = RecordKey::decode(key).map_err(|what| damaged(key, what))?;
+        self.bodies.load_reference(parsed, id);
+        Ok(decoded)
+    }
+}
+
+fn check_seq(key: &[u8], entry: &QueueEntry, seq: u64) -> Result<(), RecordError> {
+    if entry.seq == seq { Ok(()) } else { Err(damaged(key, "it has another sequence number")) }
+}
+
+fn load_entry(queue: &mut Queue, key: &[u8], entry: QueueEntry) -> Result<(), RecordError> {
+    if queue.entries.back().is_some_and(|last| last.seq >= entry.seq) {
         return Err(damaged(key, "it is out of order"));
     }
     queue.append(entry);
@@ -245,23 +331,46 @@ fn load_entry(queue: &mut Queue, seq: u64, key: &[u8], value: &[u8]) -> Result<(
     clippy::expect_used,
     reason = "writing to memory cannot fail, and bincode can express all fields of records: tests write each kind"
 )]
-fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = vec![FORMAT];
+fn encode_behind<T: Serialize>(mut bytes: Vec<u8>, value: &T) -> Vec<u8> {
     bincode::serde::encode_into_std_write(value, &mut bytes, bincode::config::standard()).expect("record in bincode");
     bytes
 }
 
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    encode_behind(vec![FORMAT], value)
+}
+
+fn encode_with_body<T: Serialize>(id: BodyId, value: &T) -> Vec<u8> {
+    encode_behind([&[FORMAT_WITH_BODY][..], &id.encode()].concat(), value)
+}
+
+/// The length of the whole, and the bytes.
+fn decode_part<'a>(key: &[u8], value: &'a [u8]) -> Result<(u64, &'a [u8]), RecordError> {
+    match value.split_first() {
+        Some((&FORMAT, rest)) => {
+            let (bytes_total, part) = rest.split_first_chunk().ok_or_else(|| damaged(key, "it is too short"))?;
+            Ok((u64::from_be_bytes(*bytes_total), part))
+        }
+        Some((&found, _)) => Err(RecordError::NewerFormat { key: shown(key), found, known: FORMAT }),
+        None => Err(damaged(key, "it is empty")),
+    }
+}
+
 fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, RecordError> {
-    let config = bincode::config::standard().with_limit::<RECORD_BYTES_MAX>();
     match value.split_first() {
         None => Err(damaged(key, "it is empty")),
         Some((0, _)) => Err(damaged(key, "format version 0 does not exist")),
-        Some((&FORMAT, body)) => match bincode::serde::decode_from_slice(body, config) {
-            Ok((decoded, length)) if length == body.len() => Ok(decoded),
-            Ok(_) => Err(damaged(key, "bytes are left over")),
-            Err(error) => Err(damaged(key, error)),
-        },
+        Some((&FORMAT, fields)) => decode_fields(key, fields),
         Some((&found, _)) => Err(RecordError::NewerFormat { key: shown(key), found, known: FORMAT }),
+    }
+}
+
+fn decode_fields<T: DeserializeOwned>(key: &[u8], fields: &[u8]) -> Result<T, RecordError> {
+    let config = bincode::config::standard().with_limit::<RECORD_BYTES_MAX>();
+    match bincode::serde::decode_from_slice(fields, config) {
+        Ok((decoded, length)) if length == fields.len() => Ok(decoded),
+        Ok(_) => Err(damaged(key, "bytes are left over")),
+        Err(error) => Err(damaged(key, error)),
     }
 }
 

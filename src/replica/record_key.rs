@@ -6,6 +6,7 @@
 
 use bytestring::ByteString;
 
+use super::body::BodyId;
 use super::event::Position;
 use crate::mqtt::{GroupId, SubscriptionFilter};
 
@@ -20,6 +21,8 @@ pub(super) enum QueueOwner {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum RecordKey {
     Head,
+    /// Of a large payload, by number; before everything that refers to it.
+    BodyPart(BodyId, u32),
     Session(ByteString),
     QueueHead(ByteString),
     Subscription(ByteString, SubscriptionFilter),
@@ -31,6 +34,7 @@ pub(super) enum RecordKey {
 }
 
 const HEAD: u8 = 0x01;
+const BODY_PART: u8 = 0x02;
 const SESSION: u8 = 0x10;
 const QUEUE_HEAD: u8 = 0x11;
 const SUBSCRIPTION: u8 = 0x12;
@@ -45,6 +49,7 @@ impl RecordKey {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Head => vec![HEAD],
+            Self::BodyPart(id, ordinal) => joined(BODY_PART, &[&id.encode(), &ordinal.to_be_bytes()]),
             Self::Session(client) => joined(SESSION, &[client.as_ref()]),
             Self::QueueHead(client) => joined(QUEUE_HEAD, &[client.as_ref()]),
             Self::Subscription(client, SubscriptionFilter { share, filter }) => {
@@ -72,6 +77,10 @@ impl RecordKey {
         Ok(match *kind {
             HEAD if rest.is_empty() => Self::Head,
             HEAD => return Err("the key is too long"),
+            BODY_PART => {
+                let (id, ordinal) = rest.split_last_chunk().ok_or(SHORT)?;
+                Self::BodyPart(BodyId::decode(id).ok_or("the body's id has a wrong size")?, u32::from_be_bytes(*ordinal))
+            }
             SESSION => Self::Session(name(rest)?),
             QUEUE_HEAD => Self::QueueHead(name(rest)?),
             SUBSCRIPTION => {

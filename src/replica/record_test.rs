@@ -1,3 +1,4 @@
+use super::body::BodyId;
 use super::command::{Command, ConnectCommand, Target};
 use super::event::Position;
 use super::record::RecordError;
@@ -32,6 +33,7 @@ fn keys_are_read_back_as_they_were_written() {
     let odd_share = SubscriptionFilter { share: Some("".into()), filter: "".into() };
     let keys = [
         RecordKey::Head,
+        RecordKey::BodyPart(BodyId { node: u64::MAX, incarnation: 2, seq: 0x6162 }, 7),
         RecordKey::Session("".into()),
         RecordKey::Session("ä\u{1}".into()),
         RecordKey::QueueHead("c".into()),
@@ -87,7 +89,7 @@ fn damaged_and_newer_values_are_refused_and_named() {
     let damage: [(&str, Damage); 4] = [
         ("is empty", Vec::clear),
         ("version 0", |value| value[0] = 0),
-        ("format version 2", |value| value[0] = 2),
+        ("format version 3", |value| value[0] = 3),
         ("left over", |value| value.push(0)),
     ];
     for (what, spoil) in damage {

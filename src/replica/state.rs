@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
+use super::body::Bodies;
 use super::event::{OutboxEvent, Position};
 use super::expiry::DueTimes;
 use super::ids::{Incarnation, NodeId, ShardId};
@@ -26,6 +27,8 @@ pub struct State {
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) retained: RetainedTree,
     pub(super) outbox: VecDeque<(Position, Arc<OutboxEvent>)>,
+    /// Large payloads of the messages in the above.
+    pub(super) bodies: Bodies,
 
     // Derived from the above; rebuilt by `finish_load`.
     pub(super) connected: BTreeMap<(NodeId, Incarnation), ClientSet>,
@@ -77,6 +80,7 @@ impl State {
             groups: BTreeMap::new(),
             retained: RetainedTree::default(),
             outbox: VecDeque::new(),
+            bodies: Bodies::default(),
             connected: BTreeMap::new(),
             retained_topics: BTreeSet::new(),
             due: DueTimes::default(),

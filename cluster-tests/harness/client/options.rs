@@ -120,12 +120,6 @@ impl Options {
         self
     }
 
-    /// Anything else of the CONNECT.
-    pub fn with(mut self, change: impl FnOnce(&mut Connect)) -> Self {
-        change(&mut self.connect);
-        self
-    }
-
     pub fn version(&self) -> ProtocolVersion {
         self.connect.protocol
     }

@@ -208,6 +208,7 @@ impl Client {
     fn publish(&mut self, ticket: Ticket, message: crate::mqtt::Message, receive: Option<crate::mqtt::packet::PacketId>) {
         let node = self.local.node();
         let message = Arc::new(message);
+        let bytes = message.payload.len();
         let published = match (receive, &self.identity) {
             (Some(packet_id), Some(identity)) => publish::receive(node, &message, &identity.client, self.connection, packet_id),
             _ => publish::publish(node, &message),
@@ -215,7 +216,9 @@ impl Client {
         match published {
             Published::Done(code) => self.machine.handle_published(ticket, code, self.now, &mut self.effects),
             Published::Stored(stored) => {
+                self.storing_bytes += bytes;
                 self.defer(stored, move |stored, client, ctx| {
+                    client.storing_bytes -= bytes;
                     match stored {
                         Ok(code) => client.machine.handle_published(ticket, code, client.now, &mut client.effects),
                         // Not acknowledged: the client sends it again on its next connection.

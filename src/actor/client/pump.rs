@@ -94,7 +94,7 @@ impl Pump {
     fn read(client: &mut Client, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) -> bool {
         for _ in 0..READS_MAX {
             // A peer that does not read its answers is not read either.
-            if client.closing || client.gone || !client.writable || !client.machine.wants_input() {
+            if client.closing || client.gone || !client.writable || !client.machine.wants_input() || client.stores_much() {
                 return false;
             }
             let outcome = READ_BUFFER.with_borrow_mut(|buffer| match client.transport.poll_read(cx, buffer) {

@@ -1,6 +1,7 @@
 //! Whole clusters in one process: real Raft, real TCP over loopback, real storage.
 
-mod kit;
+pub mod kit;
+mod large;
 mod partition;
 mod sessions;
 mod several;

@@ -22,7 +22,8 @@ use super::type_config::{Entry, LogId, TypeConfig, Vote};
 
 /// Bytes of entries in one replication request (at least one entry goes).
 const APPEND_BYTES_MAX: usize = 1024 * 1024;
-/// Entries read from the store at a time.
+/// Entries read from the store at a time: few at first, for each may be large.
+const READ_ENTRIES_MIN: u64 = 4;
 const READ_ENTRIES_MAX: u64 = 64;
 
 /// One group's log; cheap to clone.
@@ -52,14 +53,24 @@ impl RaftLog {
             return Ok(found);
         }
         let last = (end - 1).min(start.saturating_add(READ_ENTRIES_MAX - 1));
-        let mut bytes = 0;
-        let mut found = Vec::new();
-        for (index, encoded) in self.store.read(start..=last).map_err(io::Error::other)? {
-            bytes += encoded.len();
-            if !found.is_empty() && bytes > bytes_max {
+        let (mut bytes, mut found) = (0, Vec::new());
+        let (mut next, mut step) = (start, READ_ENTRIES_MIN);
+        while next <= last {
+            let to = last.min(next + step - 1);
+            let read = self.store.read(next..=to).map_err(io::Error::other)?;
+            let is_short = (read.len() as u64) < to - next + 1;
+            for (index, encoded) in read {
+                bytes += encoded.len();
+                if !found.is_empty() && bytes > bytes_max {
+                    return Ok(found);
+                }
+                found.push(decode_entry(index, &encoded)?);
+            }
+            if is_short {
                 break;
             }
-            found.push(decode_entry(index, &encoded)?);
+            next = to + 1;
+            step *= 2;
         }
         Ok(found)
     }

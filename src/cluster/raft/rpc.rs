@@ -32,6 +32,7 @@ pub enum Request {
     SnapshotChunk {
         transfer: u64,
         ordinal: u32,
+        #[serde(with = "raw_records")]
         records: Vec<Record>,
     },
     /// All `chunks` were answered: install.
@@ -41,6 +42,31 @@ pub enum Request {
         vote: Vote,
         meta: SnapshotMeta,
     },
+}
+
+/// Keys and values as runs of bytes: the same encoding as number by number, and many times faster.
+mod raw_records {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::replica::state::Record;
+
+    struct Raw<'a>(&'a [u8]);
+
+    impl Serialize for Raw<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(self.0)
+        }
+    }
+
+    pub(super) fn serialize<S: Serializer>(records: &[Record], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(records.iter().map(|(key, value)| (Raw(key), Raw(value))))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Record>, D::Error> {
+        let records: Vec<(Bytes, Bytes)> = Deserialize::deserialize(deserializer)?;
+        Ok(records.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    }
 }
 
 /// The answer to a call.
@@ -132,9 +158,23 @@ fn refused(error: impl std::fmt::Display) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::raft::codec::{decode, encode};
 
     fn record(key: u8) -> Record {
         (vec![key], vec![key])
+    }
+
+    #[test]
+    fn records_are_encoded_as_they_were_before_they_went_in_runs() {
+        let records = vec![record(1), (vec![0; 300], vec![255; 70_000]), (Vec::new(), Vec::new())];
+        let request = Request::SnapshotChunk { transfer: 1, ordinal: 2, records: records.clone() };
+        let encoded = encode(&request).unwrap();
+        let by_number = encode(&(4_u32, 1_u64, 2_u32, &records)).unwrap();
+        assert_eq!(encoded, by_number);
+        match decode(&encoded).unwrap() {
+            Request::SnapshotChunk { records: decoded, .. } => assert_eq!(decoded, records),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ use super::type_config::{LogId, Payload, SnapshotMeta, StoredMembership, TypeCon
 
 /// Entries applied before they are written and told: bounds a batch while a replica catches up.
 const APPLY_ENTRIES_MAX: usize = 64;
+/// The same in bytes of parts of large payloads, which are written as they are.
+const APPLY_PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What a group replicates. Called by one task at a time.
 pub trait Machine: Send + Sync + 'static {
@@ -87,13 +89,16 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
     {
         let mut responders = Vec::new();
-        let mut unwritten = 0;
+        let (mut unwritten, mut part_bytes) = (0, 0);
         while let Some(next) = entries.next().await {
             let (entry, responder) = next?;
             let log_id = entry.log_id();
             match &entry.payload {
                 EntryPayload::Blank => {}
-                EntryPayload::Normal(payload) => self.machine.apply(log_id.index(), payload),
+                EntryPayload::Normal(payload) => {
+                    part_bytes += payload.part_bytes();
+                    self.machine.apply(log_id.index(), payload);
+                }
                 EntryPayload::Membership(membership) => {
                     self.applied.membership = StoredMembership::new(Some(log_id), membership.clone());
                 }
@@ -101,9 +106,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             self.applied.log_id = Some(log_id);
             responders.extend(responder);
             unwritten += 1;
-            if unwritten == APPLY_ENTRIES_MAX {
+            if unwritten == APPLY_ENTRIES_MAX || part_bytes >= APPLY_PART_BYTES_MAX {
                 self.write()?;
-                unwritten = 0;
+                (unwritten, part_bytes) = (0, 0);
                 responders.drain(..).for_each(|responder| responder.send(()));
             }
         }

@@ -7,7 +7,7 @@ use openraft::type_config::alias::{EntryOf, LogIdOf, SnapshotMetaOf, StoredMembe
 use serde::{Deserialize, Serialize};
 
 use crate::replica::meta::MetaCommand;
-use crate::replica::{NodeId, Proposal};
+use crate::replica::{Command, NodeId, Proposal};
 
 use super::state_machine::StateMachine;
 
@@ -32,6 +32,15 @@ pub type SnapshotMeta = SnapshotMetaOf<TypeConfig>;
 pub enum Payload {
     Shard(Arc<Proposal>),
     Meta(Vec<MetaCommand>),
+}
+
+impl Payload {
+    /// Bytes of parts of large payloads.
+    pub fn part_bytes(&self) -> usize {
+        let Self::Shard(proposal) = self else { return 0 };
+        let commands = proposal.batches.iter().flat_map(|batch| batch.commands.iter());
+        commands.map(|command| if let Command::Part(part) = command { part.bytes.len() } else { 0 }).sum()
+    }
 }
 
 impl fmt::Display for Payload {

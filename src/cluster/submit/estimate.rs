@@ -7,7 +7,7 @@ use crate::replica::{Command, Target};
 pub const COMMANDS_MAX: usize = 512;
 pub const BYTES_MAX: usize = 256 * 1024;
 
-/// A command that holds more cannot travel in one frame and is refused.
+/// A command that holds more, without a large payload (which travels in parts), cannot travel in one frame and is refused.
 pub const COMMAND_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 const FIXED: usize = 96;
@@ -45,6 +45,8 @@ pub fn command_bytes(command: &Command) -> usize {
             | Command::Release { client, .. }
             | Command::RemoveSession { client, .. }
             | Command::Kick { client, .. } => client.len(),
+            Command::Part(part) => part.bytes.len(),
+            Command::Whole { command, cut } => command_bytes(command) + cut.len() * 4,
             Command::NodeDown { .. } | Command::TrimOutbox { .. } | Command::Expire { .. } => 0,
         }
 }

@@ -3,13 +3,21 @@
 //! A command gets its number when it is first sent, together with others in a batch that never changes again: so it can be sent to
 //! another leader as often as needed (the replica takes each number once), and a command that was never sent can be withdrawn without
 //! leaving a gap.
+//!
+//! A large payload is on its way for a while. It waits in a line of its own (`bulk`), of which each batch takes one part, so that the other
+//! commands of the node go on. What the same publisher sends meanwhile waits behind it, for its messages keep their order [MQTT-4.6.0-6].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use ahash::AHashMap;
+use bytes::Bytes;
+use bytestring::ByteString;
 use tokio::sync::oneshot;
 
 use crate::cluster::SubmitError;
+use crate::replica::body::{Cut, PART_BYTES};
+use crate::replica::command::PartCommand;
 use crate::replica::event::{Answer, Outcome};
 use crate::replica::{Batch, Command, Incarnation, NodeId};
 
@@ -19,6 +27,8 @@ use super::estimate::{BYTES_MAX, COMMANDS_MAX, command_bytes};
 pub const PENDING_COMMANDS_MAX: usize = 64 * 1024;
 /// Bytes of commands waiting for one shard, about.
 pub const PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of large payloads waiting for one shard; the last may pass it. They are shared with whoever sent them, not copies.
+pub const PENDING_BULK_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Batches on their way at a time; what is submitted meanwhile goes together in the next.
 pub const WINDOW_BATCHES: usize = 4;
 /// A waiter is answered after so long without an outcome, if nothing moves.
@@ -37,8 +47,12 @@ pub struct Pending {
     /// The first of `sent` that the present leader has not been sent.
     resend: usize,
     unsent: VecDeque<Unsent>,
+    bulk: VecDeque<Bulk>,
+    /// Commands in `bulk` of each publisher.
+    bulk_publishers: AHashMap<ByteString, usize>,
     commands: usize,
     bytes: usize,
+    bulk_bytes: usize,
     progress_ms: u64,
 }
 
@@ -46,6 +60,7 @@ struct Sent {
     batch: Batch,
     waiters: Vec<Option<Waiter>>,
     bytes: usize,
+    bulk_bytes: usize,
     submitted_ms: u64,
 }
 
@@ -54,6 +69,34 @@ struct Unsent {
     waiter: Option<Waiter>,
     bytes: usize,
     submitted_ms: u64,
+}
+
+/// A command that waits for its large payload to be sent, or for one before it.
+struct Bulk {
+    last: Unsent,
+    publisher: Option<ByteString>,
+    /// Empty where there is none, or all of it is in batches.
+    body: Bytes,
+    /// How much of `body` is in batches.
+    sent: usize,
+    begun: bool,
+}
+
+impl Bulk {
+    /// The next part. A copy: entries of the log that are kept for a while must not keep the whole payload.
+    fn next_part(&mut self) -> Option<PartCommand> {
+        let end = (self.sent + PART_BYTES).min(self.body.len());
+        let part = self.body.get(self.sent..end).filter(|part| !part.is_empty())?;
+        let (bytes_total, offset) = (self.body.len() as u64, self.sent as u64);
+        let part = PartCommand { bytes_total, offset, bytes: Bytes::copy_from_slice(part) };
+        self.sent = end;
+        self.begun = true;
+        if self.sent == self.body.len() {
+            self.body = Bytes::new();
+            self.sent = 0;
+        }
+        Some(part)
+    }
 }
 
 impl Pending {
@@ -65,8 +108,11 @@ impl Pending {
             sent: VecDeque::new(),
             resend: 0,
             unsent: VecDeque::new(),
+            bulk: VecDeque::new(),
+            bulk_publishers: AHashMap::new(),
             commands: 0,
             bytes: 0,
+            bulk_bytes: 0,
             progress_ms: 0,
         }
     }
@@ -90,8 +136,14 @@ impl Pending {
 
     /// Takes a command in. The end of a connection is taken in over the bound too: there are only as many as connections, and a lost
     /// one would leave a session connected.
-    pub fn push(&mut self, command: Command, waiter: Option<Waiter>, now_ms: u64) -> Result<(), SubmitError> {
-        let full = self.commands >= PENDING_COMMANDS_MAX || self.bytes >= PENDING_BYTES_MAX;
+    pub fn push(&mut self, command: Cut, waiter: Option<Waiter>, now_ms: u64) -> Result<(), SubmitError> {
+        let (command, body) = match command {
+            Cut::Small(command) => (command, Bytes::new()),
+            Cut::Large { command, body } => (command, body),
+        };
+        let full = self.commands >= PENDING_COMMANDS_MAX
+            || self.bytes >= PENDING_BYTES_MAX
+            || (!body.is_empty() && self.bulk_bytes >= PENDING_BULK_BYTES_MAX);
         if full && !matches!(command, Command::Disconnect { .. }) {
             return Err(SubmitError::Overloaded);
         }
@@ -104,9 +156,19 @@ impl Pending {
             self.progress_ms = now_ms;
         }
         let bytes = command_bytes(&command);
+        let publisher = publisher(&command);
         self.commands += 1;
         self.bytes += bytes;
-        self.unsent.push_back(Unsent { command, waiter, bytes, submitted_ms: now_ms });
+        let unsent = Unsent { command, waiter, bytes, submitted_ms: now_ms };
+        if body.is_empty() && publisher.as_ref().is_none_or(|publisher| !self.bulk_publishers.contains_key(publisher)) {
+            self.unsent.push_back(unsent);
+            return Ok(());
+        }
+        self.bulk_bytes += body.len();
+        if let Some(publisher) = &publisher {
+            *self.bulk_publishers.entry(publisher.clone()).or_default() += 1;
+        }
+        self.bulk.push_back(Bulk { last: unsent, publisher, body, sent: 0, begun: false });
         Ok(())
     }
 
@@ -115,7 +177,7 @@ impl Pending {
         if let Some(sent) = self.sent.get(self.resend) {
             return Some(sent.batch.clone());
         }
-        if self.sent.len() >= WINDOW_BATCHES || self.unsent.is_empty() {
+        if self.sent.len() >= WINDOW_BATCHES || (self.unsent.is_empty() && self.bulk.is_empty()) {
             return None;
         }
         let sent = self.number_batch();
@@ -139,10 +201,42 @@ impl Pending {
             commands.push(next.command);
             waiters.push(next.waiter);
         }
+        let mut bulk_bytes = 0;
+        let mut is_first = true;
+        while std::mem::take(&mut is_first) || (commands.len() < COMMANDS_MAX && bytes <= BYTES_MAX) {
+            let Some(front) = self.bulk.front_mut() else { break };
+            if !front.body.is_empty() && bulk_bytes > 0 {
+                break;
+            }
+            if let Some(part) = front.next_part() {
+                bulk_bytes += part.bytes.len();
+                self.commands += 1;
+                commands.push(Command::Part(part));
+                waiters.push(None);
+                continue;
+            }
+            let Some(done) = self.bulk.pop_front() else { break };
+            self.forget_publisher(done.publisher.as_ref());
+            bytes += done.last.bytes;
+            // It may have waited long for what was before it, while everything moved.
+            submitted_ms = submitted_ms.min(done.last.submitted_ms.max(self.progress_ms));
+            commands.push(done.last.command);
+            waiters.push(done.last.waiter);
+        }
         let first_seq = self.next_seq;
         self.next_seq += commands.len() as u64;
         let batch = Batch { node: self.node, incarnation: self.incarnation, first_seq, commands: Arc::new(commands) };
-        Sent { batch, waiters, bytes, submitted_ms }
+        Sent { batch, waiters, bytes, bulk_bytes, submitted_ms }
+    }
+
+    fn forget_publisher(&mut self, publisher: Option<&ByteString>) {
+        let Some(publisher) = publisher else { return };
+        if let Some(count) = self.bulk_publishers.get_mut(publisher) {
+            *count -= 1;
+            if *count == 0 {
+                self.bulk_publishers.remove(publisher);
+            }
+        }
     }
 
     /// The batch that begins with this number is on its way (unless everything was rewound or completed meanwhile).
@@ -178,6 +272,7 @@ impl Pending {
             self.resend = self.resend.saturating_sub(1);
             self.commands -= done.waiters.len();
             self.bytes -= done.bytes;
+            self.bulk_bytes -= done.bulk_bytes;
             self.progress_ms = now_ms;
             told.extend(done.waiters.into_iter().flatten().map(|waiter| (waiter, Err(SubmitError::Unknown))));
         }
@@ -198,6 +293,10 @@ impl Pending {
         for sent in self.sent.iter_mut().filter(|sent| late(sent.submitted_ms)) {
             told.extend(sent.waiters.iter_mut().filter_map(Option::take).map(|waiter| (waiter, Err(SubmitError::Unknown))));
         }
+        // Behind a large payload a command waits for as long as that moves.
+        if late(self.progress_ms) {
+            self.give_up_bulk(late, &mut told);
+        }
         if !self.unsent.front().is_some_and(|oldest| late(oldest.submitted_ms)) {
             return told;
         }
@@ -214,11 +313,36 @@ impl Pending {
         told
     }
 
+    fn give_up_bulk(&mut self, late: impl Fn(u64) -> bool, told: &mut Told) {
+        for mut bulk in std::mem::take(&mut self.bulk) {
+            match bulk.last.waiter.take() {
+                Some(waiter) if late(bulk.last.submitted_ms) => {
+                    self.commands -= 1;
+                    self.bytes -= bulk.last.bytes;
+                    self.bulk_bytes -= bulk.body.len() - bulk.sent;
+                    self.forget_publisher(bulk.publisher.as_ref());
+                    told.push((waiter, Err(SubmitError::Unavailable)));
+                    if bulk.begun {
+                        // What was sent of it is of no use.
+                        let command = Command::Part(PartCommand { bytes_total: 0, offset: 0, bytes: Bytes::new() });
+                        let bytes = command_bytes(&command);
+                        self.commands += 1;
+                        self.bytes += bytes;
+                        let last = Unsent { command, waiter: None, bytes, submitted_ms: bulk.last.submitted_ms };
+                        self.bulk.push_back(Bulk { last, publisher: None, body: Bytes::new(), sent: 0, begun: false });
+                    }
+                }
+                waiter => self.bulk.push_back(Bulk { last: Unsent { waiter, ..bulk.last }, ..bulk }),
+            }
+        }
+    }
+
     /// A new incarnation: everything of the old one is void.
     pub fn renew(&mut self, incarnation: Incarnation) -> Told {
         let sent = self.sent.drain(..).flat_map(|sent| sent.waiters).flatten();
         let unsent = self.unsent.drain(..).filter_map(|unsent| unsent.waiter);
-        let told = sent.chain(unsent).map(|waiter| (waiter, Err(SubmitError::Unknown))).collect();
+        let bulk = self.bulk.drain(..).filter_map(|bulk| bulk.last.waiter);
+        let told = sent.chain(unsent).chain(bulk).map(|waiter| (waiter, Err(SubmitError::Unknown))).collect();
         *self = Self::new(self.node, incarnation);
         told
     }
@@ -227,6 +351,16 @@ impl Pending {
 impl Sent {
     fn last_seq(&self) -> u64 {
         self.batch.first_seq + self.waiters.len() as u64 - 1
+    }
+}
+
+/// Whose messages a command carries, where their order counts.
+fn publisher(command: &Command) -> Option<ByteString> {
+    match command {
+        Command::Enqueue { message, .. } | Command::Retain { message } => message.publisher().cloned(),
+        Command::Receive { client, .. } => Some(client.clone()),
+        Command::Whole { command, .. } => publisher(command),
+        _ => None,
     }
 }
 

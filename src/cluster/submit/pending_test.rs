@@ -2,6 +2,7 @@ use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
+use crate::replica::body;
 
 type Waiting = Receiver<Result<Outcome, SubmitError>>;
 
@@ -15,7 +16,7 @@ fn pending() -> Pending {
 
 fn push(pending: &mut Pending, now_ms: u64) -> Waiting {
     let (waiter, waiting) = oneshot::channel();
-    pending.push(command(), Some(waiter), now_ms).unwrap();
+    pending.push(Cut::Small(command()), Some(waiter), now_ms).unwrap();
     waiting
 }
 
@@ -123,7 +124,7 @@ fn giving_up_withdraws_only_what_was_never_sent() {
     let mut sent = push(&mut pending, 0);
     send(&mut pending);
     let mut late = push(&mut pending, 0);
-    pending.push(command(), None, 0).unwrap();
+    pending.push(Cut::Small(command()), None, 0).unwrap();
     let mut young = push(&mut pending, GIVE_UP_MS);
     tell(pending.give_up(GIVE_UP_MS - 1));
     assert_eq!(sent.try_recv(), Err(TryRecvError::Empty));
@@ -154,9 +155,9 @@ fn a_new_incarnation_begins_at_one_and_the_old_is_unknown() {
 fn a_full_queue_refuses_all_but_the_end_of_connections() {
     let mut pending = pending();
     for _ in 0..PENDING_COMMANDS_MAX {
-        pending.push(command(), None, 0).unwrap();
+        pending.push(Cut::Small(command()), None, 0).unwrap();
     }
-    assert_eq!(pending.push(command(), None, 0), Err(SubmitError::Overloaded));
+    assert_eq!(pending.push(Cut::Small(command()), None, 0), Err(SubmitError::Overloaded));
     let disconnect = Command::Disconnect {
         client: "c".into(),
         connection: crate::replica::ConnectionRef { node: 1, incarnation: 100, connection: 1 },
@@ -166,15 +167,108 @@ fn a_full_queue_refuses_all_but_the_end_of_connections() {
         session_expiry_interval_s: None,
         sent_seq: 0,
     };
-    assert_eq!(pending.push(disconnect, None, 0), Ok(()));
+    assert_eq!(pending.push(Cut::Small(disconnect), None, 0), Ok(()));
 }
 
 #[test]
 fn batches_are_bounded() {
     let mut pending = pending();
     for _ in 0..COMMANDS_MAX + 1 {
-        pending.push(command(), None, 0).unwrap();
+        pending.push(Cut::Small(command()), None, 0).unwrap();
     }
     assert_eq!(send(&mut pending), Some((1, COMMANDS_MAX)));
     assert_eq!(send(&mut pending), Some((COMMANDS_MAX as u64 + 1, 1)));
+}
+
+const LARGE: usize = PART_BYTES * 4 - 1;
+
+fn large(publisher: &str, bytes: usize) -> Cut {
+    let Command::Retain { message } = crate::cluster::cluster_test::kit::retain_bytes("t", bytes) else { panic!("a retain") };
+    let origin = crate::mqtt::Origin::Client(publisher.into());
+    body::cut(Command::Retain { message: Arc::new(crate::mqtt::Message { origin, ..crate::mqtt::Message::clone(&message) }) })
+}
+
+fn push_large(pending: &mut Pending, command: Cut, now_ms: u64) -> Waiting {
+    let (waiter, waiting) = oneshot::channel();
+    pending.push(command, Some(waiter), now_ms).unwrap();
+    waiting
+}
+
+/// What the next batch holds: parts by their offset, others by a word.
+fn send_shown(pending: &mut Pending) -> Vec<String> {
+    let Some(batch) = pending.next_batch() else { return Vec::new() };
+    pending.batch_sent(batch.first_seq);
+    let shown = |command: &Command| match command {
+        Command::Part(part) => format!("{} of {}", part.offset, part.bytes_total),
+        Command::Whole { .. } => "whole".to_owned(),
+        Command::Expire { .. } => "other".to_owned(),
+        Command::Retain { .. } => "small".to_owned(),
+        other => panic!("{other:?}"),
+    };
+    batch.commands.iter().map(shown).collect()
+}
+
+#[test]
+fn a_large_payload_goes_in_parts_between_which_others_go_on_but_not_its_publisher() {
+    let mut pending = pending();
+    let mut whole = push_large(&mut pending, large("p", LARGE), 0);
+    let _a = push(&mut pending, 0);
+    let _same = push_large(&mut pending, large("p", 10), 0);
+    let _other = push_large(&mut pending, large("q", 10), 0);
+    let part = |number: usize| format!("{} of {LARGE}", number * PART_BYTES);
+    assert_eq!(send_shown(&mut pending), ["other", "small", &part(0)]);
+    let _b = push(&mut pending, 0);
+    assert_eq!(send_shown(&mut pending), ["other", &part(1)]);
+    assert_eq!(send_shown(&mut pending), [part(2)]);
+    assert_eq!(send_shown(&mut pending), [&part(3), "whole", "small"]);
+    // Seqs 1 to 3, 4 and 5, 6, 7 to 9.
+    tell(pending.complete(vec![answer(8)], 9, 1));
+    assert_eq!(whole.try_recv().unwrap(), Ok(Outcome::Done));
+    assert!(pending.is_empty());
+    assert_eq!((pending.bytes, pending.bulk_bytes, pending.bulk_publishers.len()), (0, 0, 0));
+    let _c = push_large(&mut pending, large("p", 10), 2);
+    assert_eq!(send_shown(&mut pending), ["small"]);
+}
+
+#[test]
+fn a_full_line_of_others_does_not_keep_a_large_payload_waiting() {
+    let mut pending = pending();
+    let _large = push_large(&mut pending, large("p", LARGE), 0);
+    for _ in 0..COMMANDS_MAX * 2 {
+        pending.push(Cut::Small(command()), None, 0).unwrap();
+    }
+    assert_eq!(send_shown(&mut pending).last(), Some(&format!("0 of {LARGE}")));
+}
+
+#[test]
+fn a_large_payload_is_given_up_only_when_nothing_moves_and_what_was_sent_of_it_is_ended() {
+    let mut pending = pending();
+    let mut whole = push_large(&mut pending, large("p", PART_BYTES * 10), 0);
+    let mut behind = push_large(&mut pending, large("p", 10), 0);
+    send(&mut pending);
+    tell(pending.complete(Vec::new(), 1, GIVE_UP_MS * 3));
+    tell(pending.give_up(GIVE_UP_MS * 3 + 1));
+    assert_eq!(whole.try_recv(), Err(TryRecvError::Empty), "it moves");
+    let mut next = push_large(&mut pending, large("q", LARGE), GIVE_UP_MS * 4);
+    tell(pending.give_up(GIVE_UP_MS * 4));
+    assert_eq!(whole.try_recv().unwrap(), Err(SubmitError::Unavailable));
+    assert_eq!(behind.try_recv().unwrap(), Err(SubmitError::Unavailable));
+    assert_eq!(next.try_recv(), Err(TryRecvError::Empty), "it is young");
+    assert_eq!(send_shown(&mut pending), ["0 of 0", &format!("0 of {LARGE}")]);
+    assert_eq!(pending.bulk_bytes, LARGE);
+    tell(pending.renew(101));
+    assert_eq!(next.try_recv().unwrap(), Err(SubmitError::Unknown));
+}
+
+#[test]
+fn so_many_large_bytes_may_wait_and_no_more() {
+    let mut pending = pending();
+    let payload = Bytes::from(vec![0; 200 * 1024 * 1024]);
+    let push = |pending: &mut Pending| {
+        let Cut::Large { command, .. } = large("p", LARGE) else { panic!("large") };
+        pending.push(Cut::Large { command, body: payload.clone() }, None, 0)
+    };
+    (0..6).for_each(|_| push(&mut pending).unwrap());
+    assert_eq!(push(&mut pending), Err(SubmitError::Overloaded));
+    pending.push(Cut::Small(command()), None, 0).unwrap();
 }

@@ -12,8 +12,10 @@ use crate::cluster::group::LeaderView;
 use crate::cluster::transport::Transport;
 use crate::cluster::{PeerMessage, SubmitError};
 use crate::mqtt::ReasonCode;
+use crate::replica::body::{self, Cut};
 use crate::replica::event::{Answer, Outcome};
 use crate::replica::{Command, Incarnation, NodeId, ShardId};
+use crate::telemetry::RateLimited;
 
 use super::Proposer;
 use super::estimate::{COMMAND_BYTES_MAX, command_bytes};
@@ -26,6 +28,8 @@ const LEADERLESS_MS: u64 = 5_000;
 /// Between looks at links and clocks; and before a refused send is tried again.
 const TICK: Duration = Duration::from_millis(100);
 const RETRY: Duration = Duration::from_millis(10);
+
+static TOO_LARGE: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// One shard's way in.
 pub struct Submitter {
@@ -54,14 +58,16 @@ impl Submitter {
         leader: &LeaderView,
     ) -> Result<oneshot::Receiver<Result<Outcome, SubmitError>>, SubmitError> {
         let (waiter, waiting) = oneshot::channel();
-        if command_bytes(&command) > COMMAND_BYTES_MAX {
+        let is_end = matches!(command, Command::Disconnect { .. });
+        let command = body::cut(command);
+        if self.is_too_large(&command) {
             let _ = waiter.send(Ok(Outcome::Refused(ReasonCode::QuotaExceeded)));
             return Ok(waiting);
         }
         if self.closed.load(Ordering::Acquire) {
             return Err(SubmitError::Unavailable);
         }
-        if leader.leaderless_ms(monotonic_ms()) > LEADERLESS_MS && !matches!(command, Command::Disconnect { .. }) {
+        if leader.leaderless_ms(monotonic_ms()) > LEADERLESS_MS && !is_end {
             return Err(SubmitError::Unavailable);
         }
         self.pending.lock().push(command, Some(waiter), monotonic_ms())?;
@@ -71,12 +77,30 @@ impl Submitter {
 
     /// Takes in a command nobody waits for.
     pub fn submit_nowait(&self, command: Command) -> Result<(), SubmitError> {
-        if command_bytes(&command) > COMMAND_BYTES_MAX {
+        let command = body::cut(command);
+        if self.is_too_large(&command) {
             return Err(SubmitError::Overloaded);
         }
         self.pending.lock().push(command, None, monotonic_ms())?;
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Whether a command, without what travels in parts, is more than one entry may hold; says so in the log.
+    fn is_too_large(&self, command: &Cut) -> bool {
+        let (Cut::Small(command) | Cut::Large { command, .. }) = command;
+        let bytes = command_bytes(command);
+        if bytes > COMMAND_BYTES_MAX {
+            let shard = self.shard.0;
+            crate::warn_limited!(
+                TOO_LARGE,
+                shard,
+                bytes,
+                max = COMMAND_BYTES_MAX,
+                "a command too large to be replicated is refused"
+            );
+        }
+        bytes > COMMAND_BYTES_MAX
     }
 
     /// This node's replica applied entries: tells whoever waited for them.

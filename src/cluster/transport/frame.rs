@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -38,6 +39,13 @@ pub enum Outbound {
     Message(PeerMessage),
     Control(Control),
     Ping,
+    /// A message whose large payload, of `bytes`, follows in pieces; other frames may stand between them.
+    Large {
+        message: PeerMessage,
+        bytes: u64,
+    },
+    /// The next piece of the one large payload that is under way.
+    Piece(Bytes),
 }
 
 /// From the accepting side back.

@@ -23,9 +23,9 @@ use crate::replica::Incarnation;
 
 use super::frame::{Class, read_hello_frame, write_frame};
 
-/// Protocol versions this program speaks.
-pub const VERSION_MIN: u16 = 1;
-pub const VERSION_MAX: u16 = 1;
+/// Protocol versions this program speaks. 2: large payloads in pieces, and commands in parts; a node of version 1 could not apply them.
+pub const VERSION_MIN: u16 = 2;
+pub const VERSION_MAX: u16 = 2;
 
 /// Who a node says it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,7 +221,7 @@ mod tests {
         let (mut a, mut b) = tokio::io::duplex(16 * 1024);
         let impostor = async {
             let _: Hello = read_hello_frame(&mut b).await.unwrap();
-            let challenge = Challenge::Challenge { version: 1, who: who("b"), nonce: [0; 32] };
+            let challenge = Challenge::Challenge { version: VERSION_MAX, who: who("b"), nonce: [0; 32] };
             write_frame(&mut b, &challenge).await.unwrap();
             let proof: Proof = read_hello_frame(&mut b).await.unwrap();
             write_frame(&mut b, &Verdict::Welcome { mac: proof.mac }).await.unwrap();
@@ -234,8 +234,9 @@ mod tests {
     fn versions_must_overlap() {
         let hello =
             |min, max| Hello { version_min: min, version_max: max, class: Class::Messages, who: who("a"), nonce: [0; 32] };
-        assert_eq!(common_version(&hello(1, 9)), Some(1));
-        assert_eq!(common_version(&hello(2, 9)), None);
+        assert_eq!(common_version(&hello(1, 9)), Some(VERSION_MAX));
+        assert_eq!(common_version(&hello(VERSION_MAX + 1, 9)), None);
+        assert_eq!(common_version(&hello(1, VERSION_MIN - 1)), None);
         assert_eq!(common_version(&hello(0, 0)), None);
     }
 }

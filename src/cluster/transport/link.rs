@@ -9,11 +9,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::rpc::{Request, Response};
 
+use super::bulk::Bulk;
 use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction};
 use super::peer::Peer;
@@ -36,6 +38,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Link {
     queue: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
     queued_bytes: Arc<AtomicUsize>,
+    /// Messages with large payloads, and what must not overtake them.
+    bulk: Mutex<Bulk>,
+    bulk_bell: Notify,
     calls: Mutex<HashMap<u64, oneshot::Sender<Response>>>,
     next_call: AtomicU64,
     epoch: AtomicU64,
@@ -68,6 +73,26 @@ impl Link {
                 false
             }
         }
+    }
+
+    /// Queues a message, in order; a large payload goes in pieces. False where the link is down or full.
+    pub fn send_message(&self, mut message: PeerMessage) -> bool {
+        if !self.is_up() {
+            return false;
+        }
+        let payload = message.cut();
+        let mut bulk = self.bulk.lock();
+        if !bulk.concerns(&payload, message.publisher()) {
+            drop(bulk);
+            return self.send(&Outbound::Message(message));
+        }
+        let queued = bulk.push(message, payload).unwrap_or_else(|error| {
+            tracing::error!(%error, "a peer message cannot be encoded");
+            false
+        });
+        drop(bulk);
+        self.bulk_bell.notify_one();
+        queued
     }
 
     fn send_bytes(&self, bytes: Vec<u8>) -> bool {
@@ -123,6 +148,7 @@ impl Link {
         let (sender, receiver) = mpsc::channel(QUEUE_FRAMES_MAX);
         let mut queue = self.queue.lock();
         self.queued_bytes.store(0, Ordering::Relaxed);
+        *self.bulk.lock() = Bulk::default();
         *queue = Some(sender);
         self.epoch.fetch_add(1, Ordering::Release);
         self.refused.store(false, Ordering::Relaxed);
@@ -131,6 +157,7 @@ impl Link {
 
     fn down(&self) {
         *self.queue.lock() = None;
+        *self.bulk.lock() = Bulk::default();
         self.queued_bytes.store(0, Ordering::Relaxed);
         self.calls.lock().clear();
     }
@@ -252,17 +279,25 @@ async fn write_frames(link: &Link, mut queue: mpsc::Receiver<Vec<u8>>, write: im
     let mut frames = Vec::with_capacity(WRITE_FRAMES_MAX);
     let mut pinged = Instant::now();
     loop {
+        let bulk_waits = !link.bulk.lock().is_empty();
         tokio::select! {
+            biased;
             count = queue.recv_many(&mut frames, WRITE_FRAMES_MAX) => {
                 if count == 0 {
                     return Ok(());
                 }
             }
+            () = std::future::ready(()), if bulk_waits => {}
+            () = link.bulk_bell.notified() => {}
             _ = pings.tick() => {}
         }
         for bytes in frames.drain(..) {
             write.write_all(&bytes).await?;
             link.unqueued(bytes.len());
+        }
+        let piece = link.bulk.lock().next_frame()?;
+        if let Some(bytes) = piece {
+            write.write_all(&bytes).await?;
         }
         if pinged.elapsed() >= PING_INTERVAL {
             pinged = Instant::now();

@@ -3,6 +3,7 @@
 //! Peers are known by name. Where they listen is learned from the configured seeds, from what they say in their hello and from the Raft
 //! membership, and is resolved anew at each connect. A connection that is lost is dialed again at once, then with backoff.
 
+mod bulk;
 pub mod frame;
 pub mod hello;
 mod link;
@@ -184,7 +185,7 @@ impl Transport {
 
     /// Sends in order; false where the link is down or its buffer is full.
     pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
-        self.peer(node).is_some_and(|peer| peer.messages.send(&Outbound::Message(message)))
+        self.peer(node).is_some_and(|peer| peer.messages.send_message(message))
     }
 
     pub fn send_control(&self, node: NodeId, control: Control) -> bool {

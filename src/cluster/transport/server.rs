@@ -12,7 +12,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 use crate::cluster::node_id;
+use crate::cluster::peer_message::PeerMessage;
 
+use super::bulk::{Assembly, invalid};
 use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction, Refusal};
 use super::link::HELLO_TIMEOUT;
@@ -139,6 +141,7 @@ async fn read_frames(
     answers: mpsc::Sender<Inbound>,
 ) -> io::Result<()> {
     let calls = Arc::new(Semaphore::new(CALLS_MAX));
+    let mut assembly = None;
     loop {
         let outbound = timeout(transport.silence, read_frame(&mut read))
             .await
@@ -155,13 +158,13 @@ async fn read_frames(
                     let _ = answers.send(Inbound::Answer { id, response }).await;
                 });
             }
-            Outbound::Message(message) => {
-                receiver.message(peer.id, message);
-                // Bounded, since the same connection brings commands for shards.
-                let mut looks = 0;
-                while receiver.pressed() && looks < PRESSED_LOOKS_MAX {
-                    looks += 1;
-                    tokio::time::sleep(PRESSED_LOOK).await;
+            Outbound::Message(message) => take_message(peer, receiver, message).await,
+            Outbound::Large { message, bytes } => assembly = Some(Assembly::begin(message, bytes)?),
+            Outbound::Piece(piece) => {
+                let begun = assembly.take().ok_or_else(|| invalid("a piece of no payload"))?;
+                match begun.take(&piece)? {
+                    Ok(message) => take_message(peer, receiver, message).await,
+                    Err(unfinished) => assembly = Some(unfinished),
                 }
             }
             Outbound::Control(control) => receiver.control(peer.id, control),
@@ -170,6 +173,16 @@ async fn read_frames(
                 let _ = answers.try_send(Inbound::Pong);
             }
         }
+    }
+}
+
+async fn take_message(peer: &Peer, receiver: &Arc<dyn Receiver>, message: PeerMessage) {
+    receiver.message(peer.id, message);
+    // Bounded, since the same connection brings commands for shards.
+    let mut looks = 0;
+    while receiver.pressed() && looks < PRESSED_LOOKS_MAX {
+        looks += 1;
+        tokio::time::sleep(PRESSED_LOOK).await;
     }
 }
 
