@@ -15,6 +15,7 @@ use std::task::Waker;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use bytes::{Buf, BytesMut};
 use bytestring::ByteString;
+use tokio::sync::oneshot;
 
 use crate::mqtt::codec;
 use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
@@ -45,6 +46,10 @@ pub enum ClientItem {
     Close {
         reason_code: ReasonCode,
         tell_shard: bool,
+    },
+    /// Read what the client sent, then drop `done`: another connection is to take over.
+    Settle {
+        done: oneshot::Sender<()>,
     },
     Timeout,
 }
@@ -81,6 +86,8 @@ pub struct Client {
     /// Steps of replicated deliveries gathered in this turn.
     steps: Vec<(u64, crate::replica::command::QueueStep)>,
     completed: usize,
+    /// Dropped when there is nothing to read.
+    settling: Vec<oneshot::Sender<()>>,
     writable: bool,
     /// The time of this turn, read once for all that is done in it.
     now: Now,
@@ -128,6 +135,7 @@ impl Client {
             sent_seq: 0,
             steps: Vec::new(),
             completed: 0,
+            settling: Vec::new(),
             writable: true,
             now,
             closing: false,
@@ -271,6 +279,7 @@ impl Client {
                 }
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }
+            ClientItem::Settle { done } => self.settling.push(done),
             ClientItem::Timeout => {
                 self.timer_ms = 0;
                 self.machine.handle_timeout(now, &mut self.effects);

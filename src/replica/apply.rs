@@ -83,7 +83,7 @@ impl State {
             match self.admit(node, incarnation, seq) {
                 Admission::Apply => {
                     let outcome = self.apply_command(scope, command);
-                    scope.out.answers.push(Answer { node, incarnation, seq, outcome });
+                    scope.out.answers.push(Answer { node, incarnation, seq, index: scope.index, outcome });
                 }
                 Admission::Known => {}
                 Admission::Refused => break,

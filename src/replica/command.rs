@@ -90,6 +90,32 @@ pub enum Command {
     Kick { client: ByteString, reason_code: u8, will: bool },
 }
 
+impl Command {
+    /// Whether its effect must be there on every node that serves clients before the client hears of it: what is published, or subscribed to,
+    /// on any node from then on finds it.
+    pub fn is_acknowledged_as_effective(&self) -> bool {
+        match self {
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } => true,
+            Self::Retain { message } => message.qos != QoS::AtMostOnce,
+            Self::Receive { message, .. } => message.retain,
+            Self::Connect(_)
+            | Self::Disconnect { .. }
+            | Self::NodeDown { .. }
+            | Self::Enqueue { .. }
+            | Self::Release { .. }
+            | Self::Acknowledge { .. }
+            | Self::AcknowledgeShared { .. }
+            | Self::AssignShared { .. }
+            | Self::RemoveGroup { .. }
+            | Self::Take(_)
+            | Self::TrimOutbox { .. }
+            | Self::Expire { .. }
+            | Self::RemoveSession { .. }
+            | Self::Kick { .. } => false,
+        }
+    }
+}
+
 /// The content of `Command::Connect`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectCommand {

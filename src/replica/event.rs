@@ -47,6 +47,8 @@ pub struct Answer {
     pub node: NodeId,
     pub incarnation: Incarnation,
     pub seq: u64,
+    /// Of the entry the command was applied with.
+    pub index: u64,
     pub outcome: Outcome,
 }
 

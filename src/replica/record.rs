@@ -159,7 +159,7 @@ impl State {
                 if self.outbox.back().is_some_and(|(last, _)| *last >= position) {
                     return Err(damaged(key, "it is out of order"));
                 }
-                self.outbox.push_back((position, decode::<Arc<OutboxEvent>>(key, value)?));
+                self.push_outbox(position, decode::<Arc<OutboxEvent>>(key, value)?);
             }
         }
         Ok(())

@@ -138,7 +138,8 @@ impl ActorFuture<Client> for Pump {
         }
         let mut more = false;
         if !client.closing && !client.gone {
-            if client.local.node().is_pressed() {
+            let node = client.local.node();
+            if node.is_pressed() || node.is_stale() {
                 if !self.paused {
                     self.paused = true;
                     ctx.run_later(PAUSE, |client, _| client.wake());
@@ -147,6 +148,9 @@ impl ActorFuture<Client> for Pump {
                 self.paused = false;
                 more = Self::read(client, ctx, cx);
             }
+        }
+        if !more && !client.settling.is_empty() {
+            client.settling = Vec::new();
         }
         client.poll_deferred(ctx, cx);
         let stuffed = !client.writable;

@@ -5,4 +5,5 @@ mod partition;
 mod sessions;
 mod several;
 mod single;
+mod visibility;
 mod wire;

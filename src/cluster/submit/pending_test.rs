@@ -3,7 +3,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
 
-type Waiting = Receiver<Result<Outcome, SubmitError>>;
+type Waiting = Receiver<Result<Settled, SubmitError>>;
 
 fn command() -> Command {
     Command::Expire { limit: 1 }
@@ -26,7 +26,7 @@ fn send(pending: &mut Pending) -> Option<(u64, usize)> {
 }
 
 fn answer(seq: u64) -> Answer {
-    Answer { node: 1, incarnation: 100, seq, outcome: Outcome::Done }
+    Answer { node: 1, incarnation: 100, seq, index: seq + 10, outcome: Outcome::Done }
 }
 
 #[test]
@@ -47,11 +47,11 @@ fn an_answer_reaches_its_waiter_and_frees_the_place() {
     let mut b = push(&mut pending, 0);
     send(&mut pending);
     tell(pending.complete(vec![answer(1)], 1, 5));
-    assert_eq!(a.try_recv().unwrap(), Ok(Outcome::Done));
+    assert_eq!(a.try_recv().unwrap(), Ok(Settled { outcome: Outcome::Done, index: 11 }));
     assert_eq!(b.try_recv(), Err(TryRecvError::Empty));
     assert_eq!(pending.len(), 2);
     tell(pending.complete(vec![answer(2)], 2, 6));
-    assert_eq!(b.try_recv().unwrap(), Ok(Outcome::Done));
+    assert_eq!(b.try_recv().unwrap(), Ok(Settled { outcome: Outcome::Done, index: 12 }));
     assert!(pending.is_empty());
     assert_eq!(pending.progress_ms(), 6);
 }

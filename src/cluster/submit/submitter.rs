@@ -17,7 +17,7 @@ use crate::replica::{Command, Incarnation, NodeId, ShardId};
 
 use super::Proposer;
 use super::estimate::{COMMAND_BYTES_MAX, command_bytes};
-use super::pending::{Pending, tell};
+use super::pending::{Pending, Settled, tell};
 
 /// Nothing applied for so long while something is pending: it is sent again.
 const STALL_MS: u64 = 1_000;
@@ -52,10 +52,10 @@ impl Submitter {
         &self,
         command: Command,
         leader: &LeaderView,
-    ) -> Result<oneshot::Receiver<Result<Outcome, SubmitError>>, SubmitError> {
+    ) -> Result<oneshot::Receiver<Result<Settled, SubmitError>>, SubmitError> {
         let (waiter, waiting) = oneshot::channel();
         if command_bytes(&command) > COMMAND_BYTES_MAX {
-            let _ = waiter.send(Ok(Outcome::Refused(ReasonCode::QuotaExceeded)));
+            let _ = waiter.send(Ok(Settled { outcome: Outcome::Refused(ReasonCode::QuotaExceeded), index: 0 }));
             return Ok(waiting);
         }
         if self.closed.load(Ordering::Acquire) {

@@ -9,6 +9,7 @@ use crate::cluster::control::Control;
 use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::codec::{decode, decode_small, encode};
 use crate::cluster::raft::rpc::{Request, Response};
+use crate::cluster::visibility::Progress;
 
 /// Largest frame; a longer one ends the connection before anything is allocated for it.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -38,6 +39,8 @@ pub enum Outbound {
     Message(PeerMessage),
     Control(Control),
     Ping,
+    /// How far replicas are; on the link for consensus, so that no publish delays it.
+    Progress(Progress),
 }
 
 /// From the accepting side back.
