@@ -10,3 +10,4 @@ mod restart;
 mod routing;
 mod storm;
 mod takeover;
+mod visible;

@@ -88,6 +88,8 @@ pub struct Client {
     completed: usize,
     /// Dropped when there is nothing to read.
     settling: Vec<oneshot::Sender<()>>,
+    /// The reactor has looked at the socket since the first of them came.
+    settle_due: bool,
     writable: bool,
     /// The time of this turn, read once for all that is done in it.
     now: Now,
@@ -136,6 +138,7 @@ impl Client {
             steps: Vec::new(),
             completed: 0,
             settling: Vec::new(),
+            settle_due: false,
             writable: true,
             now,
             closing: false,

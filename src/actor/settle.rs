@@ -15,14 +15,15 @@ use bytestring::ByteString;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::cluster::PeerMessage;
-use crate::replica::{Command, ConnectionRef, NodeId, ShardId};
+use crate::cluster::{PeerMessage, SubmitError};
+use crate::replica::command::TakeOver;
+use crate::replica::{Command, ConnectCommand, ConnectionRef, NodeId, Outcome, ShardId};
 
 use super::hub::HubItem;
 use super::node::Node;
 
 /// A node that does not answer holds a CONNECT up for so long.
-const SETTLE_MAX: Duration = Duration::from_millis(500);
+const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// Questions to other nodes at a time; more CONNECTs go on without.
 const ASKED_MAX: usize = 10_000;
 
@@ -51,21 +52,37 @@ impl Asked {
     }
 }
 
-/// Waits until what came on the client's present connection is applied, or at least submitted before anything that is submitted next; at once
-/// where it has none.
-pub async fn before_connect(node: Arc<Node>, client: ByteString, shard: ShardId) {
-    let Some((holder, incarnation, connection)) = node.routing.client(&client).and_then(|route| route.state().connection) else {
-        return;
-    };
-    if node.is_local((holder, incarnation, connection)) {
+/// Proposes a connection once the one that it takes over has settled. One that this node hears of only by the proposal (it was made elsewhere a
+/// moment ago) settles then.
+pub async fn connect(node: Arc<Node>, shard: ShardId, mut command: ConnectCommand) -> Result<Outcome, SubmitError> {
+    let Some(cluster) = node.cluster() else { return Err(SubmitError::Unavailable) };
+    let client = command.facts.client_id.clone();
+    let present = node.routing.client(&client).and_then(|route| route.state().connection);
+    let present = present.map(|(node, incarnation, connection)| ConnectionRef { node, incarnation, connection });
+    if let Some(present) = present {
+        settle(&node, shard, &client, present).await;
+    }
+    command.take_over = TakeOver::Settled(present);
+    match cluster.submit(shard, Command::Connect(Box::new(command.clone()))).await {
+        Ok(Outcome::Occupied(present)) => {
+            settle(&node, shard, &client, present).await;
+            command.take_over = TakeOver::Any;
+            cluster.submit(shard, Command::Connect(Box::new(command))).await
+        }
+        outcome => outcome,
+    }
+}
+
+/// Waits until what came on a connection is applied, or submitted before anything that this node submits next.
+async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, connection: ConnectionRef) {
+    if node.is_local((connection.node, connection.incarnation, connection.connection)) {
         // Commands of one node apply in the order it submits them.
-        let _ = timeout(SETTLE_MAX, read_out(&node, connection)).await;
+        let _ = timeout(SETTLE_MAX, read_out(node, connection.connection)).await;
         return;
     }
-    let Some(cluster) = node.cluster().filter(|cluster| cluster.node() != holder) else { return };
+    let Some(cluster) = node.cluster().filter(|cluster| cluster.node() != connection.node) else { return };
     let Some((ticket, settled)) = node.settling.add() else { return };
-    let connection = ConnectionRef { node: holder, incarnation, connection };
-    if cluster.send(holder, PeerMessage::Settle { ticket, shard, client, connection }) {
+    if cluster.send(connection.node, PeerMessage::Settle { ticket, shard, client: client.clone(), connection }) {
         // The sender is dropped, never used.
         let _ = timeout(SETTLE_MAX, settled).await;
     }

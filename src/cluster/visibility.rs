@@ -273,7 +273,9 @@ fn look(node: &Node) {
         return;
     }
     let now_ms = monotonic_ms();
-    if now_ms.saturating_sub(visibility.looked_ms.load(Ordering::Acquire)) > STALE_MS {
+    let stopped_ms = now_ms.saturating_sub(visibility.looked_ms.load(Ordering::Acquire));
+    if stopped_ms > STALE_MS {
+        tracing::warn!(stopped_ms, "this node was stopped: its clients wait until it knows what was acknowledged meanwhile");
         visibility.level.store(0, Ordering::Release);
     }
     visibility.looked_ms.store(now_ms, Ordering::Release);

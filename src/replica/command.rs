@@ -130,6 +130,15 @@ pub struct ConnectCommand {
     pub discard_oldest: bool,
     /// Whether lifecycle events are wanted (the add-on is on).
     pub lifecycle: bool,
+    pub take_over: TakeOver,
+}
+
+/// Which connection of the session a new one may take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TakeOver {
+    /// This one, whose last packets were handled (or none): with another the outcome is `Occupied` and nothing is done.
+    Settled(Option<ConnectionRef>),
+    Any,
 }
 
 /// A Will as stored.

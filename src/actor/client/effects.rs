@@ -10,7 +10,7 @@ use std::time::Duration;
 use actix::Context;
 
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
-use crate::replica::command::{QueueStep, SubscriptionRecord, WillRecord};
+use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecord};
 use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectCommand, ConnectionRef};
 use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket};
@@ -122,12 +122,7 @@ impl Client {
         }
         let identity = self.identity_of(&registration);
         let command = self.connect_command(registration, &identity);
-        let (cluster, shard) = (cluster.clone(), identity.shard);
-        let settled = settle::before_connect(Arc::clone(&node), identity.client.clone(), shard);
-        let submitted = async move {
-            settled.await;
-            cluster.submit(shard, Command::Connect(Box::new(command))).await
-        };
+        let submitted = settle::connect(Arc::clone(&node), identity.shard, command);
         let (connection, ending) = (self.connection, identity.clone());
         let outcome = endings::registration(node, ending, connection, submitted);
         self.identity = Some(identity);
@@ -179,6 +174,7 @@ impl Client {
             queue_limit: node.settings.queue.max_queue_size,
             discard_oldest: node.settings.queue.discard_oldest,
             lifecycle: node.renderer.lifecycle_wanted(),
+            take_over: TakeOver::Any,
         }
     }
 
