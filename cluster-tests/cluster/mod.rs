@@ -12,3 +12,4 @@ mod restart;
 mod routing;
 mod storm;
 mod takeover;
+mod visible;

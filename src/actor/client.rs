@@ -16,6 +16,7 @@ use std::task::Waker;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use bytes::{Buf, BytesMut};
 use bytestring::ByteString;
+use tokio::sync::oneshot;
 
 use crate::mqtt::codec;
 use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
@@ -49,6 +50,10 @@ pub enum ClientItem {
     Close {
         reason_code: ReasonCode,
         tell_shard: bool,
+    },
+    /// Read what the client sent, then drop `done`: another connection is to take over.
+    Settle {
+        done: oneshot::Sender<()>,
     },
     Timeout,
 }
@@ -87,6 +92,10 @@ pub struct Client {
     /// Steps of replicated deliveries gathered in this turn.
     steps: Vec<(u64, crate::replica::command::QueueStep)>,
     completed: usize,
+    /// Dropped when there is nothing to read.
+    settling: Vec<oneshot::Sender<()>>,
+    /// The reactor has looked at the socket since the first of them came.
+    settle_due: bool,
     writable: bool,
     /// The time of this turn, read once for all that is done in it.
     now: Now,
@@ -137,6 +146,8 @@ impl Client {
             sent_seq: 0,
             steps: Vec::new(),
             completed: 0,
+            settling: Vec::new(),
+            settle_due: false,
             writable: true,
             now,
             closing: false,
@@ -281,6 +292,7 @@ impl Client {
                 }
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }
+            ClientItem::Settle { done } => self.settling.push(done),
             ClientItem::Timeout => {
                 // Another may be set behind this one: only what this connection waits for is over.
                 if now.mono_ms >= self.timer_ms {

@@ -11,6 +11,7 @@ use super::hub::HubItem;
 use super::node::Node;
 use super::outbox_taker::TakerItem;
 use super::publish;
+use super::settle;
 use super::shared_subscription::{self, GroupItem};
 use super::signal_bus::BusItem;
 
@@ -99,6 +100,10 @@ impl Hooks for NodeHooks {
                 let taking = shared_subscription::take_stored(Arc::clone(&self.0), connection.connection, (group, seq), delivery);
                 tokio::spawn(taking);
             }
+            PeerMessage::Settle { ticket, shard, client, connection } => {
+                settle::for_peer(&self.0, from, ticket, shard, client, connection);
+            }
+            PeerMessage::Settled { ticket } => self.0.settling.remove(ticket),
             PeerMessage::DispatchDone { group, entries } => {
                 let seqs = entries.into_iter().filter(|(_, completed)| *completed).map(|(seq, _)| seq).collect();
                 shared_subscription::done(&self.0, &group, seqs);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler};
 use ahash::AHashMap;
 use bytestring::ByteString;
+use tokio::sync::oneshot;
 
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::{ConnectionRef, ShardId, State};
@@ -52,6 +53,8 @@ pub enum HubItem {
     Queued { connection: u64 },
     /// The shard's replica was replaced: connections of it that are not their sessions' any more are closed, the others look at their queues.
     Reconcile { shard: ShardId },
+    /// The connection is to be taken over: it reads what its client sent, then drops `done`.
+    Settle { connection: u64, done: oneshot::Sender<()> },
     /// The shard ended the connection.
     Close { connection: u64, reason_code: ReasonCode },
     /// Every connection is to be closed: the incarnation is lost, or the node stops.
@@ -193,6 +196,11 @@ impl Hub {
             }
             HubItem::Queued { connection } => self.local.post(connection, QueueItem::Queued),
             HubItem::Reconcile { shard } => self.reconcile(shard),
+            HubItem::Settle { connection, done } => {
+                if let Some(mail) = self.local.mail(connection) {
+                    mail.post(ClientItem::Settle { done });
+                }
+            }
             HubItem::Close { connection, reason_code } => {
                 if let Some(mail) = self.local.mail(connection) {
                     mail.post(ClientItem::Close { reason_code, tell_shard: false });

@@ -18,6 +18,7 @@ pub mod publish;
 pub mod queue;
 pub mod render;
 pub mod retained;
+pub mod settle;
 pub mod shared_subscription;
 pub mod signal_bus;
 pub mod timers;

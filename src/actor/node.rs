@@ -17,6 +17,7 @@ use super::gate::Gate;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
+use super::settle::Asked;
 use super::shared_subscription::Groups;
 use super::signal_bus::SignalBus;
 
@@ -39,6 +40,7 @@ pub struct Node {
     pub renderer: Arc<dyn Renderer>,
     pub groups: Groups,
     pub congestion: Arc<Congestion>,
+    pub settling: Asked,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
     pub connections: AtomicU64,
@@ -62,6 +64,7 @@ impl Node {
             renderer,
             groups: Groups::default(),
             congestion: Arc::default(),
+            settling: Asked::default(),
             qos0_bytes: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             gate: None,
@@ -155,6 +158,11 @@ impl Node {
     /// Whether so much waits for the arbiters that publishers should not be read for a moment.
     pub fn is_pressed(&self) -> bool {
         self.hubs().iter().any(|hub| hub.len() > PRESSED_ITEMS)
+    }
+
+    /// Whether what clients send must wait: this node was stopped for a moment, and does not know yet what others acknowledged meanwhile.
+    pub fn is_stale(&self) -> bool {
+        self.cluster().is_some_and(Cluster::is_stale)
     }
 }
 

@@ -24,6 +24,8 @@ use super::node::Node;
 /// The result of a publish once it is as safe as its QoS asks.
 pub type Stored = Pin<Box<dyn Future<Output = Result<ReasonCode, SubmitError>> + Send>>;
 
+type Submitted = Pin<Box<dyn Future<Output = Result<Outcome, SubmitError>> + Send>>;
+
 /// What became of a publish.
 pub enum Published {
     /// Nothing to wait for.
@@ -47,12 +49,12 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
     if topic_name::is_reserved(&message.topic) {
         node.renderer.enqueued(message, matches.clients.len() + matches.groups.len());
     }
-    let mut stored = Vec::new();
+    let mut stored: Vec<Submitted> = Vec::new();
     if message.retain && matches!(message.origin, Origin::Client(_)) {
-        stored.push(cluster.submit(node.shard_of(&message.topic), Command::Retain { message: Arc::clone(message) }));
+        stored.push(retain(node, cluster, message));
     }
     for (shard, targets) in plan.shards {
-        stored.push(cluster.submit(shard, Command::Enqueue { message: Arc::clone(message), targets }));
+        stored.push(Box::pin(cluster.submit(shard, Command::Enqueue { message: Arc::clone(message), targets })));
     }
     let receivers = congested_receivers(node, message, &plan.local);
     hand_to_hubs(node, message, plan.local);
@@ -75,6 +77,17 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
         }
         Ok(code)
     }))
+}
+
+/// One that is acknowledged must be found by every subscriber from then on, on whatever node.
+fn retain(node: &Node, cluster: &Cluster, message: &Arc<Message>) -> Submitted {
+    let shard = node.shard_of(&message.topic);
+    let command = Command::Retain { message: Arc::clone(message) };
+    if message.qos == QoS::AtMostOnce {
+        Box::pin(cluster.submit(shard, command))
+    } else {
+        Box::pin(cluster.submit_everywhere(shard, command))
+    }
 }
 
 /// The local receivers of a message that is to be acknowledged late; empty, nearly always, where it is not.
@@ -100,7 +113,13 @@ pub fn receive(
     let dead = !matches.any;
     let Some(cluster) = node.cluster() else { return Published::Done(code) };
     let command = Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
-    let submitted = cluster.submit(node.shard_of(client), command);
+    let shard = node.shard_of(client);
+    // A retained message must be found by every subscriber from its PUBREC on: in the outbox, until the topic's shard has taken it.
+    let submitted: Submitted = if message.retain {
+        Box::pin(cluster.submit_everywhere(shard, command))
+    } else {
+        Box::pin(cluster.submit(shard, command))
+    };
     let (node, message) = (Arc::clone(node), Arc::clone(message));
     Published::Stored(Box::pin(async move {
         match submitted.await? {

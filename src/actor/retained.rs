@@ -1,13 +1,14 @@
 //! Retained messages at subscribe time, from this node's replicas.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{Cluster, SubmitError};
 use crate::mqtt::packet::RetainHandling;
-use crate::mqtt::{Message, QoS, SubscriptionIds};
-use crate::replica::{Command, ConnectionRef, ShardId, Target};
+use crate::mqtt::{Message, QoS, SubscriptionIds, topic_filter};
+use crate::replica::{Command, ConnectionRef, Position, ShardId, State, Target};
 use crate::session::Subscription;
 
 use super::client::Identity;
@@ -58,15 +59,42 @@ pub fn send(local: &Rc<Local>, connection: ConnectionRef, identity: &Identity, s
     }
 }
 
+/// What is retained for a subscription: what the topics' shards hold, and over it what waits in outboxes for them to take. The shards are read
+/// first, so that a message that is taken meanwhile is not missed.
 fn matching(node: &Node, subscription: &Subscription) -> Vec<Arc<Message>> {
     let Some(cluster) = node.cluster() else { return Vec::new() };
     let filter = &subscription.filter;
     let now_ms = clock::wall_ms();
-    let read = |shard| cluster.read(shard, |state| state.retained_matching(&filter.filter, now_ms)).unwrap_or_default();
-    if filter.has_wildcard() {
-        (0..cluster.shards()).flat_map(|shard| read(ShardId(shard))).collect()
-    } else {
-        read(node.shard_of(&filter.filter))
+    let shards: Vec<ShardId> =
+        if filter.has_wildcard() { (0..cluster.shards()).map(ShardId).collect() } else { vec![node.shard_of(&filter.filter)] };
+    let mut messages = Vec::new();
+    let mut taken = HashMap::new();
+    for shard in shards {
+        let read = |state: &State| {
+            messages.append(&mut state.retained_matching(&filter.filter, now_ms));
+            (0..cluster.shards()).map(|source| state.taken(ShardId(source))).collect::<Vec<_>>()
+        };
+        taken.insert(shard, cluster.read(shard, read).unwrap_or_default());
+    }
+    for source in 0..cluster.shards() {
+        let of = |taken: &Vec<Position>| taken.get(usize::from(source)).copied().unwrap_or_default();
+        let first = taken.values().map(of).min().unwrap_or_default();
+        let untaken = cluster.read(ShardId(source), |state| state.to_retain_after(first)).unwrap_or_default();
+        for (position, message) in untaken {
+            let is_untaken = taken.get(&node.shard_of(&message.topic)).is_some_and(|taken| position > of(taken));
+            if is_untaken && topic_filter::matches(&filter.filter, &message.topic) {
+                put(&mut messages, message, now_ms);
+            }
+        }
+    }
+    messages
+}
+
+/// Does what the topic's shard will do with a message that waits in an outbox: subscribers of before have it already.
+fn put(messages: &mut Vec<Arc<Message>>, message: Arc<Message>, now_ms: u64) {
+    messages.retain(|known| known.topic != message.topic);
+    if !message.payload.is_empty() && !message.is_expired(now_ms) {
+        messages.push(message);
     }
 }
 

@@ -92,6 +92,9 @@ impl Sampled for Sampler {
         self.raft(metrics);
         let stats = self.storage.stats();
         metrics.own.set_flushes(stats.flushes, stats.flush_seconds_total);
+        if let Some(cluster) = self.node.cluster() {
+            metrics.own.set_peers_left_out(cluster.left_out_total());
+        }
         metrics.own.storage_poisoned.set(i64::from(stats.poisoned));
     }
 }

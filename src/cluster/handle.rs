@@ -112,7 +112,41 @@ impl Cluster {
             Some((shard, group)) => shard.submitter.submit(command, &group.view()),
             None => Err(SubmitError::Unavailable),
         };
-        async move { submitted?.await.unwrap_or(Err(SubmitError::Unknown)) }
+        async move { submitted?.await.unwrap_or(Err(SubmitError::Unknown)).map(|settled| settled.outcome) }
+    }
+
+    /// The same, but resolves only when the replicas of all nodes that serve clients have applied the command, as far as these are in touch
+    /// (see `visibility`); only for commands that are acknowledged as effective.
+    pub fn submit_everywhere(
+        &self,
+        shard: ShardId,
+        command: Command,
+    ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
+        debug_assert!(command.is_acknowledged_as_effective(), "nobody would say that it is applied");
+        let submitted = match self.shard(shard) {
+            Some((shard, group)) => shard.submitter.submit(command, &group.view()),
+            None => Err(SubmitError::Unavailable),
+        };
+        let visibility = Arc::clone(&self.inner.node.visibility);
+        async move {
+            let settled = submitted?.await.unwrap_or(Err(SubmitError::Unknown))?;
+            if let Some(applied) = visibility.everywhere(shard, settled.index) {
+                // An error is the end of this node.
+                let _ = applied.await;
+            }
+            Ok(settled.outcome)
+        }
+    }
+
+    /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment. What its clients send must
+    /// wait.
+    pub fn is_stale(&self) -> bool {
+        self.inner.node.visibility.is_stale()
+    }
+
+    /// How often a node was left out of what is acknowledged, since it did not answer.
+    pub fn left_out_total(&self) -> u64 {
+        self.inner.node.visibility.left_out_total()
     }
 
     /// Submits without waiting: acknowledgements of deliveries.

@@ -24,6 +24,7 @@ mod shard;
 mod submit;
 mod ticker;
 mod transport;
+mod visibility;
 
 pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, SubmitError};
 pub use hooks::Hooks;

@@ -27,6 +27,7 @@ use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
 use super::transport::{Receiver, Transport};
+use super::visibility::{self, Progress, Visibility};
 use super::{ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, liveness, membership, node_id, ticker};
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
@@ -49,6 +50,7 @@ pub struct Node {
     pub shards: Vec<Arc<Shard>>,
     proposers: Vec<Proposer>,
     pub meta: Arc<Meta>,
+    pub visibility: Arc<Visibility>,
     cluster_id: watch::Sender<Option<String>>,
     /// Rung when a link to a peer breaks.
     pub link_bell: Notify,
@@ -97,12 +99,20 @@ impl Node {
         let log = storage.log(META_GROUP)?;
         let mut groups =
             vec![Group::start(META_GROUP, network(META_GROUP), Arc::clone(&config), log, meta_store, machine).await?];
+        let visibility = Arc::new(Visibility::new(id, settings.shards, transport.clone()));
         let mut shards = Vec::new();
         let mut proposers = Vec::new();
         for number in 0..settings.shards {
             let group = number + 1;
             let store = storage.state(group)?;
-            let shard = Shard::load(ShardId(number), id, identity.incarnation, store.as_ref(), Arc::clone(&hooks))?;
+            let shard = Shard::load(
+                ShardId(number),
+                id,
+                identity.incarnation,
+                store.as_ref(),
+                Arc::clone(&hooks),
+                Arc::clone(&visibility),
+            )?;
             let machine: Arc<dyn Machine> = Arc::clone(&shard) as _;
             let started = Group::start(group, network(group), Arc::clone(&config), storage.log(group)?, store, machine).await?;
             let (proposer, batches) = Proposer::new();
@@ -127,6 +137,7 @@ impl Node {
             shards,
             proposers,
             meta,
+            visibility,
             cluster_id: watch::Sender::new(identity.cluster_id),
             link_bell: Notify::new(),
             controls,
@@ -165,6 +176,7 @@ impl Node {
         self.spawn(membership::keep_member(Arc::clone(self)));
         self.spawn(liveness::run(Arc::clone(self)));
         self.spawn(ticker::run(Arc::clone(self)));
+        self.spawn(visibility::run(Arc::clone(self)));
         if self.transport.is_some() {
             self.spawn(failure_detector::run(Arc::clone(self)));
             self.spawn(balancer::run(Arc::clone(self)));
@@ -321,7 +333,10 @@ impl Node {
                 return Some(format!("group {name} to catch up"));
             }
         }
-        (!self.is_established()).then(|| "the cluster to know this node".to_owned())
+        if !self.is_established() {
+            return Some("the cluster to know this node".to_owned());
+        }
+        (!self.visibility.is_level(self.incarnation())).then(|| "what the other nodes have acknowledged".to_owned())
     }
 
     pub fn is_ready(&self) -> bool {
@@ -406,6 +421,12 @@ impl Receiver for Inbox {
 
     fn pressed(&self) -> bool {
         self.node.upgrade().is_some_and(|node| node.hooks.pressed())
+    }
+
+    fn progress(&self, from: NodeId, progress: Progress) {
+        if let Some(node) = self.node.upgrade() {
+            visibility::heard(&node, from, progress);
+        }
     }
 
     fn control(&self, from: NodeId, control: Control) {

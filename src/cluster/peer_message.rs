@@ -14,9 +14,14 @@ use crate::replica::{Batch, ConnectionRef, ShardId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PeerMessage {
     /// Commands for the leader of a shard, from their origin.
-    Commands { shard: ShardId, batch: Batch },
+    Commands {
+        shard: ShardId,
+        batch: Batch,
+    },
     /// A message for the receiver's own clients that are not served by a replicated queue. Never forwarded again.
-    Publish { message: Arc<Message> },
+    Publish {
+        message: Arc<Message>,
+    },
     /// A QoS 0 message of a shared subscription for one chosen member.
     DeliverShared {
         message: Arc<Message>,
@@ -50,7 +55,20 @@ pub enum PeerMessage {
         connection: ConnectionRef,
     },
     /// The member is done with entries (`true`) or gives them back (`false`).
-    DispatchDone { group: GroupId, entries: Vec<(u64, bool)> },
+    DispatchDone {
+        group: GroupId,
+        entries: Vec<(u64, bool)>,
+    },
+    /// The client connects at the sender: the receiver reads its old connection out and answers when all of that is applied.
+    Settle {
+        ticket: u64,
+        shard: ShardId,
+        client: ByteString,
+        connection: ConnectionRef,
+    },
+    Settled {
+        ticket: u64,
+    },
 }
 
 impl PeerMessage {
@@ -79,14 +97,22 @@ impl PeerMessage {
             Self::Publish { message } | Self::DeliverShared { message, .. } | Self::Dispatch { message, .. } => {
                 message.publisher()
             }
-            Self::Commands { .. } | Self::DispatchStored { .. } | Self::DispatchDone { .. } => None,
+            Self::Commands { .. }
+            | Self::DispatchStored { .. }
+            | Self::DispatchDone { .. }
+            | Self::Settle { .. }
+            | Self::Settled { .. } => None,
         }
     }
 
     fn message_mut(&mut self) -> Option<&mut Arc<Message>> {
         match self {
             Self::Publish { message } | Self::DeliverShared { message, .. } | Self::Dispatch { message, .. } => Some(message),
-            Self::Commands { .. } | Self::DispatchStored { .. } | Self::DispatchDone { .. } => None,
+            Self::Commands { .. }
+            | Self::DispatchStored { .. }
+            | Self::DispatchDone { .. }
+            | Self::Settle { .. }
+            | Self::Settled { .. } => None,
         }
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::replica::event::Applied;
 use crate::replica::state::Record;
-use crate::replica::{Incarnation, NodeId, ShardId, State};
+use crate::replica::{Command, Incarnation, NodeId, Proposal, ShardId, State};
 use crate::storage::state::Changes;
 use crate::storage::{StateStore, StorageError};
 
@@ -16,16 +16,40 @@ use super::Hooks;
 use super::raft::Payload;
 use super::raft::state_machine::Machine;
 use super::submit::Submitter;
+use super::visibility::Visibility;
 
 /// One shard's replica.
 pub struct Shard {
     pub id: ShardId,
+    node: NodeId,
     pub state: RwLock<State>,
     pub submitter: Arc<Submitter>,
     /// What was applied and is not told yet.
-    untold: Mutex<Applied>,
+    untold: Mutex<Untold>,
     leads: AtomicBool,
     hooks: Arc<dyn Hooks>,
+    visibility: Arc<Visibility>,
+}
+
+/// What entries told, and to whom they matter.
+#[derive(Default)]
+struct Untold {
+    applied: Applied,
+    /// Of the last of them.
+    index: u64,
+    /// Other nodes that acknowledge something of them to clients once it is effective here.
+    origins: Vec<NodeId>,
+}
+
+impl Untold {
+    fn add_origins(&mut self, proposal: &Proposal, own: NodeId) {
+        for batch in &proposal.batches {
+            let waits = || batch.commands.iter().any(Command::is_acknowledged_as_effective);
+            if batch.node != own && !self.origins.contains(&batch.node) && waits() {
+                self.origins.push(batch.node);
+            }
+        }
+    }
 }
 
 impl Shard {
@@ -36,6 +60,7 @@ impl Shard {
         incarnation: Incarnation,
         store: &dyn StateStore,
         hooks: Arc<dyn Hooks>,
+        visibility: Arc<Visibility>,
     ) -> Result<Arc<Self>, StorageError> {
         let mut state = State::new(id);
         store.load(&mut |key, value| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string())))?;
@@ -43,11 +68,13 @@ impl Shard {
         hooks.shard_loaded(id, &state);
         Ok(Arc::new(Self {
             id,
+            node,
             state: RwLock::new(state),
             submitter: Arc::new(Submitter::new(id, node, incarnation)),
             untold: Mutex::default(),
             leads: AtomicBool::new(false),
             hooks,
+            visibility,
         }))
     }
 
@@ -69,8 +96,10 @@ impl Machine for Shard {
         };
         let mut applied = self.state.write().apply(index, proposal);
         let mut untold = self.untold.lock();
-        untold.answers.append(&mut applied.answers);
-        untold.events.append(&mut applied.events);
+        untold.applied.answers.append(&mut applied.answers);
+        untold.applied.events.append(&mut applied.events);
+        untold.index = index;
+        untold.add_origins(proposal, self.node);
     }
 
     fn take_changes(&self) -> Changes {
@@ -78,10 +107,11 @@ impl Machine for Shard {
     }
 
     fn publish(&self) {
-        let Applied { answers, events } = std::mem::take(&mut *self.untold.lock());
+        let Untold { applied: Applied { answers, events }, index, origins } = std::mem::take(&mut *self.untold.lock());
         if !events.is_empty() {
             self.hooks.applied(self.id, &events, self.leads());
         }
+        self.visibility.applied_here(self.id, index, &origins);
         self.submitter.complete(answers, |node, incarnation| self.state.read().applied_seq(node, incarnation));
     }
 

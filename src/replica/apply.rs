@@ -93,7 +93,7 @@ impl State {
                 Admission::Apply => {
                     scope.origin = (node, incarnation, seq);
                     let outcome = self.apply_command(scope, command);
-                    scope.out.answers.push(Answer { node, incarnation, seq, outcome });
+                    scope.out.answers.push(Answer { node, incarnation, seq, index: scope.index, outcome });
                 }
                 Admission::Known => {}
                 Admission::Refused => break,

@@ -107,6 +107,34 @@ pub struct PartCommand {
     pub bytes: Bytes,
 }
 
+impl Command {
+    /// Whether its effect must be there on every node that serves clients before the client hears of it: what is published, or subscribed to,
+    /// on any node from then on finds it.
+    pub fn is_acknowledged_as_effective(&self) -> bool {
+        match self {
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } => true,
+            Self::Retain { message } => message.qos != QoS::AtMostOnce,
+            Self::Receive { message, .. } => message.retain,
+            Self::Whole { command, .. } => command.is_acknowledged_as_effective(),
+            Self::Part(_)
+            | Self::Connect(_)
+            | Self::Disconnect { .. }
+            | Self::NodeDown { .. }
+            | Self::Enqueue { .. }
+            | Self::Release { .. }
+            | Self::Acknowledge { .. }
+            | Self::AcknowledgeShared { .. }
+            | Self::AssignShared { .. }
+            | Self::RemoveGroup { .. }
+            | Self::Take(_)
+            | Self::TrimOutbox { .. }
+            | Self::Expire { .. }
+            | Self::RemoveSession { .. }
+            | Self::Kick { .. } => false,
+        }
+    }
+}
+
 /// The content of `Command::Connect`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectCommand {
@@ -121,6 +149,15 @@ pub struct ConnectCommand {
     pub discard_oldest: bool,
     /// Whether lifecycle events are wanted (the add-on is on).
     pub lifecycle: bool,
+    pub take_over: TakeOver,
+}
+
+/// Which connection of the session a new one may take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TakeOver {
+    /// This one, whose last packets were handled (or none): with another the outcome is `Occupied` and nothing is done.
+    Settled(Option<ConnectionRef>),
+    Any,
 }
 
 /// A Will as stored.

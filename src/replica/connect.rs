@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytestring::ByteString;
 
 use super::apply::Scope;
-use super::command::ConnectCommand;
+use super::command::{ConnectCommand, TakeOver};
 use super::ending::{Ending, WillFate};
 use super::event::{ConnectOutcome, Event, Outcome};
 use super::expiry::DueKey;
@@ -25,6 +25,12 @@ impl State {
             return Outcome::Refused(ReasonCode::ServerUnavailable);
         }
         let client = &command.facts.client_id;
+        let present = self.sessions.get(client).and_then(|session| session.connection);
+        if let (TakeOver::Settled(settled), Some(present)) = (command.take_over, present)
+            && settled != Some(present)
+        {
+            return Outcome::Occupied(present);
+        }
         self.take_over(scope, client, command.clean_start);
         let session_present = self.may_resume(scope, client, command.clean_start);
         let received_packet_ids =

@@ -1,4 +1,4 @@
-use super::command::{Command, ConnectCommand};
+use super::command::{Command, ConnectCommand, TakeOver};
 use super::event::{Event, Outcome};
 use super::testing::{Bench, connect, disconnect, filter, message, on, outbox_of, subscription, to_session, will};
 use crate::mqtt::packet::PacketId;
@@ -374,4 +374,19 @@ fn a_resumed_session_keeps_queue_and_identifiers_and_takes_new_limits() {
     let session = bench.state.session("c").unwrap();
     assert_eq!((session.queue_head.limit, session.queue_head.discard_oldest), (1, true));
     assert_eq!(bench.queued_seqs("c"), [1]);
+}
+
+#[test]
+fn a_connection_that_did_not_settle_is_not_taken_over() {
+    let settled = |connection, settled| ConnectCommand { take_over: TakeOver::Settled(settled), ..connect("c", connection) };
+    let mut bench = Bench::new();
+    assert!(matches!(bench.connect(settled(FIRST, None)).0, Outcome::Connected(_)), "nothing to take over");
+    for other in [None, Some(SECOND), Some(on(1, 1, 2))] {
+        assert_eq!(bench.connect(settled(SECOND, other)), (Outcome::Occupied(FIRST), Vec::new()));
+    }
+    assert_eq!(bench.state.session("c").unwrap().connection, Some(FIRST));
+    assert!(matches!(bench.connect(settled(SECOND, Some(FIRST))).0, Outcome::Connected(_)));
+    bench.run(disconnect("c", SECOND, false));
+    assert!(matches!(bench.connect(settled(FIRST, Some(SECOND))).0, Outcome::Connected(_)), "it went meanwhile");
+    assert!(matches!(bench.connect(connect("c", SECOND)).0, Outcome::Connected(_)), "any");
 }

@@ -23,6 +23,8 @@ pub struct Position {
 pub enum Outcome {
     Done,
     Connected(Box<ConnectOutcome>),
+    /// Not done: the session has a connection that the submitter does not know of.
+    Occupied(ConnectionRef),
     /// Not done, with the code for the client.
     Refused(ReasonCode),
     /// For each subscription whether it existed before.
@@ -47,6 +49,8 @@ pub struct Answer {
     pub node: NodeId,
     pub incarnation: Incarnation,
     pub seq: u64,
+    /// Of the entry the command was applied with.
+    pub index: u64,
     pub outcome: Outcome,
 }
 

@@ -7,6 +7,7 @@ use super::command::TakeCommand;
 use super::event::{Event, OutboxEvent, Position};
 use super::record_key::RecordKey;
 use super::state::State;
+use crate::mqtt::Origin;
 use crate::signal::{ConnectionFacts, Lifecycle, LifecycleEvent, RenderedOnce};
 
 impl State {
@@ -16,9 +17,20 @@ impl State {
         let position = Position { index: scope.index, ordinal: scope.ordinal };
         let event = Arc::new(event);
         self.head.outbox_last = position;
-        self.outbox.push_back((position, event.clone()));
+        self.push_outbox(position, event.clone());
         self.dirty.mark(RecordKey::Outbox(position));
         scope.tell(Event::Outbox { position, event });
+    }
+
+    /// Puts an event at the end, as it is stored.
+    pub(super) fn push_outbox(&mut self, position: Position, event: Arc<OutboxEvent>) {
+        if let OutboxEvent::Publish { message, .. } = &*event
+            && message.retain
+            && matches!(message.origin, Origin::Client(_))
+        {
+            self.to_retain.push_back((position, message.clone()));
+        }
+        self.outbox.push_back((position, event));
     }
 
     pub(super) fn raise_lifecycle(&mut self, scope: &mut Scope, event: LifecycleEvent, facts: Arc<ConnectionFacts>) {
@@ -49,5 +61,6 @@ impl State {
             self.head.outbox_trimmed = position;
             self.dirty.mark(RecordKey::Outbox(position));
         }
+        while self.to_retain.pop_front_if(|(position, _)| *position <= through).is_some() {}
     }
 }

@@ -6,9 +6,10 @@ use super::ConnectionRef;
 use super::command::{Assignment, Command, ConnectCommand, QueueStep, TakeCommand, Target};
 use super::event::{Event, OutboxEvent, Outcome, Position};
 use super::ids::ShardId;
+use super::state::State;
 use super::testing::{Bench, connect, disconnect, expiring, group, message, on, outbox_of, to_session};
 use crate::mqtt::packet::PacketId;
-use crate::mqtt::{GroupId, Message, QoS};
+use crate::mqtt::{GroupId, Message, Origin, QoS};
 use crate::signal::{DropReason, Receiver};
 
 const FIRST: ConnectionRef = ConnectionRef { node: 1, incarnation: 1, connection: 1 };
@@ -381,4 +382,33 @@ fn messages_of_retained_origin_have_a_limit_of_their_own() {
     let pushed = queue.push(&mut head, entry);
     assert!(matches!(pushed, Pushed::QueuedInstead { seq: 100_001, discarded } if discarded.seq == 1));
     assert_eq!((queue.entries.len(), queue.retained_count), (100_000, 100_000));
+}
+
+#[test]
+fn a_message_to_retain_is_found_in_the_outbox_until_it_is_cut_and_after_a_restart() {
+    let mut bench = online(10, false);
+    let mut receive = |id: u16, topic: &str, retain: bool, origin: Origin| {
+        let message = Arc::new(Message { retain, origin, ..(*message(topic)).clone() });
+        let packet_id = PacketId::new(id).unwrap();
+        bench.run(Command::Receive { client: "c".into(), connection: FIRST, packet_id, message, dead: false });
+        bench.state.outbox_bounds().0
+    };
+    let client = || Origin::Client("c".into());
+    let first = receive(1, "a", true, client());
+    receive(2, "not retained", false, client());
+    receive(3, "not by a client", true, Origin::Extension);
+    let last = receive(4, "b", true, client());
+    let topics = |state: &State, after| {
+        let waiting = state.to_retain_after(after).into_iter();
+        waiting.map(|(position, message)| (position, message.topic.to_string())).collect::<Vec<_>>()
+    };
+    let both = [(first, "a".to_owned()), (last, "b".to_owned())];
+    assert_eq!(topics(&bench.state, Position::default()), both);
+    assert_eq!(topics(&bench.state, first), both[1..]);
+    assert_eq!(topics(&bench.reloaded(), Position::default()), both);
+    bench.run(Command::TrimOutbox { through: first });
+    assert_eq!(topics(&bench.state, Position::default()), both[1..]);
+    assert_eq!(topics(&bench.reloaded(), Position::default()), both[1..]);
+    bench.run(Command::TrimOutbox { through: last });
+    assert!(topics(&bench.state, Position::default()).is_empty());
 }

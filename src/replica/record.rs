@@ -184,7 +184,7 @@ impl State {
                     return Err(damaged(key, "it is out of order"));
                 }
                 let event = self.decode_with_body(key, value, message_of_event_mut)?;
-                self.outbox.push_back((position, Arc::new(event)));
+                self.push_outbox(position, Arc::new(event));
             }
         }
         Ok(())

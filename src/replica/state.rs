@@ -34,6 +34,8 @@ pub struct State {
     pub(super) connected: BTreeMap<(NodeId, Incarnation), ClientSet>,
     /// All topics of `retained`, in order.
     pub(super) retained_topics: BTreeSet<ByteString>,
+    /// Messages in `outbox` that their topics' shards will retain.
+    pub(super) to_retain: VecDeque<(Position, Arc<Message>)>,
     pub(super) due: DueTimes,
     pub(super) queued_count: usize,
     pub(super) subscription_count: usize,
@@ -83,6 +85,7 @@ impl State {
             bodies: Bodies::default(),
             connected: BTreeMap::new(),
             retained_topics: BTreeSet::new(),
+            to_retain: VecDeque::new(),
             due: DueTimes::default(),
             queued_count: 0,
             subscription_count: 0,
@@ -163,6 +166,12 @@ impl State {
     pub fn outbox_after(&self, after: Position, max: usize) -> Vec<(Position, Arc<OutboxEvent>)> {
         let start = self.outbox.partition_point(|(position, _)| *position <= after);
         self.outbox.range(start..).take(max).cloned().collect()
+    }
+
+    /// Messages with RETAIN in the outbox after `after`, in order: those their topics' shards will retain.
+    pub fn to_retain_after(&self, after: Position) -> Vec<(Position, Arc<Message>)> {
+        let start = self.to_retain.partition_point(|(position, _)| *position <= after);
+        self.to_retain.range(start..).cloned().collect()
     }
 
     /// How far this shard has taken another's outbox (or its own).

@@ -102,6 +102,7 @@ pub(super) fn connect(client: &str, connection: ConnectionRef) -> ConnectCommand
         queue_limit: 10,
         discard_oldest: false,
         lifecycle: true,
+        take_over: super::command::TakeOver::Any,
     }
 }
 

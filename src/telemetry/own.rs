@@ -106,6 +106,7 @@ pub struct OwnMetrics {
     pub peer_messages_lost_total: IntCounter,
     /// Re-published messages given up because their topic would exceed 65,535 bytes.
     pub addon_topics_too_long_total: IntCounter,
+    peers_left_out_total: IntCounter,
     submit_failures_total: IntCounterVec,
     login_failures_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
@@ -147,6 +148,11 @@ impl OwnMetrics {
                 "addon_topics_too_long_total",
                 "Messages not re-published because the topic would be too long.",
             )?,
+            peers_left_out_total: counter(
+                registry,
+                "peers_left_out_total",
+                "Times a node that did not say what it has applied was not waited for before acknowledgements.",
+            )?,
             submit_failures_total: added(registry, IntCounterVec::new(failures, &["cause"])?)?,
             raft_has_leader: by_group(registry, "has_leader", "Whether the node knows a leader of the Raft group.")?,
             raft_is_leader: by_group(registry, "is_leader", "Whether the node leads the Raft group.")?,
@@ -175,6 +181,11 @@ impl OwnMetrics {
     pub fn set_flushes(&self, flushes: u64, seconds: f64) {
         self.storage_flushes_total.inc_by(flushes.saturating_sub(self.storage_flushes_total.get()));
         self.storage_flush_seconds_total.inc_by((seconds - self.storage_flush_seconds_total.get()).max(0.0));
+    }
+
+    /// Brings the counter of nodes left out up to what the cluster counted.
+    pub fn set_peers_left_out(&self, total: u64) {
+        self.peers_left_out_total.inc_by(total.saturating_sub(self.peers_left_out_total.get()));
     }
 
     /// Counts a command that had no outcome.

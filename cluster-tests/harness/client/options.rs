@@ -114,6 +114,14 @@ impl Options {
         self
     }
 
+    /// The Will is retained.
+    pub fn retained_will(mut self) -> Self {
+        if let Some(will) = &mut self.connect.will {
+            will.retain = true;
+        }
+        self
+    }
+
     /// Messages are acknowledged by the test only.
     pub fn manual_ack(mut self) -> Self {
         self.auto_ack = false;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use actix::Context;
 
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
-use crate::replica::command::{QueueStep, SubscriptionRecord, WillRecord};
+use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecord};
 use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectCommand, ConnectionRef};
 use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket};
@@ -21,7 +21,7 @@ use super::super::endings::Claim;
 use super::super::hub::Grant;
 use super::super::publish::{self, Published};
 use super::super::queue::QueueItem;
-use super::super::{clock, endings, retained, shared_subscription};
+use super::super::{clock, endings, retained, settle, shared_subscription};
 use super::{Client, Identity};
 
 /// What is done with an answer.
@@ -123,7 +123,7 @@ impl Client {
         }
         let identity = self.identity_of(&registration);
         let command = self.connect_command(registration, &identity);
-        let submitted = cluster.submit(identity.shard, Command::Connect(Box::new(command)));
+        let submitted = settle::connect(Arc::clone(&node), identity.shard, command);
         let (connection, ending) = (self.connection, identity.clone());
         let outcome = endings::registration(node, ending, connection, submitted);
         self.identity = Some(identity);
@@ -175,6 +175,7 @@ impl Client {
             queue_limit: node.settings.queue.max_queue_size,
             discard_oldest: node.settings.queue.discard_oldest,
             lifecycle: node.renderer.lifecycle_wanted(),
+            take_over: TakeOver::Any,
         }
     }
 
@@ -252,7 +253,7 @@ impl Client {
             .map(|s| SubscriptionRecord { filter: s.filter.clone(), options: s.options, identifier: s.identifier })
             .collect();
         let command = Command::Subscribe { client: identity.client.clone(), connection: self.connection, subscriptions: records };
-        let submitted = cluster.submit(identity.shard, command);
+        let submitted = cluster.submit_everywhere(identity.shard, command);
         self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
                 Ok(Outcome::Subscribed(existed)) => {
@@ -276,7 +277,7 @@ impl Client {
         let Some(identity) = &self.identity else { return };
         let Some(cluster) = self.local.node().cluster() else { return };
         let command = Command::Unsubscribe { client: identity.client.clone(), connection: self.connection, filters };
-        let submitted = cluster.submit(identity.shard, command);
+        let submitted = cluster.submit_everywhere(identity.shard, command);
         self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
                 Ok(Outcome::Unsubscribed(existed)) => {

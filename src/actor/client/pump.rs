@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ const DRAIN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A publisher is not read for so long when too much waits for the arbiters.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// The shortest timer.
+const TURN: Duration = Duration::from_millis(1);
+
 thread_local! {
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BUFFER_BYTES]);
 }
@@ -34,12 +38,14 @@ pub(super) struct Pump {
     lingering: bool,
     paused: bool,
     shut: bool,
+    /// The timer runs that makes `settle_due`.
+    settling: bool,
     drained_bytes: usize,
 }
 
 impl Pump {
     pub(super) fn new() -> Self {
-        Self { lingering: false, paused: false, shut: false, drained_bytes: 0 }
+        Self { lingering: false, paused: false, shut: false, settling: false, drained_bytes: 0 }
     }
 
     /// Closes the sending side, then reads on for a moment: closing a socket with unread bytes would reset the connection, and the
@@ -88,6 +94,25 @@ impl Pump {
         }
         client.written();
         !matches!(client.transport.poll_flush(cx), Poll::Ready(Err(_)))
+    }
+
+    /// Tells who is to take over that all is read. Bytes may be there of which the reactor knows nothing yet; when a timer fires it has looked.
+    fn settle(&mut self, client: &mut Client, ctx: &mut Context<Client>, will_read: bool) {
+        if client.settling.is_empty() {
+            return;
+        }
+        if client.settle_due || client.closing || client.gone {
+            if !will_read {
+                client.settling = Vec::new();
+                (client.settle_due, self.settling) = (false, false);
+            }
+        } else if !self.settling {
+            self.settling = true;
+            ctx.run_later(TURN, |client, _| {
+                client.settle_due = !client.settling.is_empty();
+                client.wake();
+            });
+        }
     }
 
     /// Reads a few times; true where there is more.
@@ -149,7 +174,8 @@ impl ActorFuture<Client> for Pump {
         }
         let mut more = false;
         if !client.closing && !client.gone {
-            if client.local.node().is_pressed() {
+            let node = Arc::clone(client.local.node());
+            if node.is_pressed() || node.is_stale() {
                 client.machine.handle_unheard(client.now);
                 if !self.paused {
                     self.paused = true;
@@ -160,6 +186,9 @@ impl ActorFuture<Client> for Pump {
                 more = Self::read(client, ctx, cx);
             }
         }
+        // A paused one reads in a moment.
+        let will_read = more || (self.paused && !client.closing && !client.gone);
+        self.settle(client, ctx, will_read);
         client.poll_deferred(ctx, cx);
         let stuffed = !client.writable;
         if !client.gone && !Self::write(client, cx) {

@@ -6,4 +6,5 @@ mod partition;
 mod sessions;
 mod several;
 mod single;
+mod visibility;
 mod wire;

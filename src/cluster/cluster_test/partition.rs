@@ -9,15 +9,15 @@ use super::kit::{Plan, SHARDS, TestNode, log, retain, wait_for, wait_same_state}
 use super::wire::Wire;
 
 /// Three nodes; each pair of directions has its own wire, so one node can be cut off.
-struct Wired {
-    nodes: Vec<TestNode>,
+pub struct Wired {
+    pub nodes: Vec<TestNode>,
     /// `wires[a][b]` carries what `a` dials to `b`.
     wires: Vec<Vec<Wire>>,
     _plan: Plan,
 }
 
 impl Wired {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let plan = Plan::new(3, Mode::File);
         let mut wires = Vec::new();
         for _ in 0..3 {
@@ -40,7 +40,7 @@ impl Wired {
         Self { nodes, wires, _plan: plan }
     }
 
-    fn each_wire_of(&self, node: usize, act: impl Fn(&Wire)) {
+    pub fn each_wire_of(&self, node: usize, act: impl Fn(&Wire)) {
         for other in (0..3).filter(|other| *other != node) {
             act(&self.wires[node][other]);
             act(&self.wires[other][node]);

@@ -40,6 +40,7 @@ async fn connect(node: &TestNode, client: &str, expiry_s: u32) -> ConnectionRef 
         queue_limit: 10,
         discard_oldest: false,
         lifecycle: true,
+        take_over: crate::replica::command::TakeOver::Any,
     }));
     let outcome = node.cluster.submit(ShardId::of(client, SHARDS), command).await;
     assert!(matches!(outcome, Ok(Outcome::Connected(_))), "{outcome:?}");

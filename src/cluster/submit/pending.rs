@@ -34,9 +34,16 @@ pub const WINDOW_BATCHES: usize = 4;
 /// A waiter is answered after so long without an outcome, if nothing moves.
 pub const GIVE_UP_MS: u64 = 10_000;
 
-pub type Waiter = oneshot::Sender<Result<Outcome, SubmitError>>;
+/// The outcome of a command and the index of the entry it was applied with (0 where it was refused without one).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    pub outcome: Outcome,
+    pub index: u64,
+}
+
+pub type Waiter = oneshot::Sender<Result<Settled, SubmitError>>;
 /// Waiters and what to tell them, to be told outside of any lock.
-pub type Told = Vec<(Waiter, Result<Outcome, SubmitError>)>;
+pub type Told = Vec<(Waiter, Result<Settled, SubmitError>)>;
 
 /// The queue of one shard.
 pub struct Pending {
@@ -261,7 +268,7 @@ impl Pending {
             }
             applied_seq = applied_seq.max(answer.seq);
             if let Some(waiter) = self.waiter(answer.seq) {
-                told.push((waiter, Ok(answer.outcome)));
+                told.push((waiter, Ok(Settled { outcome: answer.outcome, index: answer.index })));
             }
         }
         while let Some(front) = self.sent.front() {

@@ -4,7 +4,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::*;
 use crate::replica::body;
 
-type Waiting = Receiver<Result<Outcome, SubmitError>>;
+type Waiting = Receiver<Result<Settled, SubmitError>>;
 
 fn command() -> Command {
     Command::Expire { limit: 1 }
@@ -27,7 +27,7 @@ fn send(pending: &mut Pending) -> Option<(u64, usize)> {
 }
 
 fn answer(seq: u64) -> Answer {
-    Answer { node: 1, incarnation: 100, seq, outcome: Outcome::Done }
+    Answer { node: 1, incarnation: 100, seq, index: seq + 10, outcome: Outcome::Done }
 }
 
 #[test]
@@ -48,11 +48,11 @@ fn an_answer_reaches_its_waiter_and_frees_the_place() {
     let mut b = push(&mut pending, 0);
     send(&mut pending);
     tell(pending.complete(vec![answer(1)], 1, 5));
-    assert_eq!(a.try_recv().unwrap(), Ok(Outcome::Done));
+    assert_eq!(a.try_recv().unwrap(), Ok(Settled { outcome: Outcome::Done, index: 11 }));
     assert_eq!(b.try_recv(), Err(TryRecvError::Empty));
     assert_eq!(pending.len(), 2);
     tell(pending.complete(vec![answer(2)], 2, 6));
-    assert_eq!(b.try_recv().unwrap(), Ok(Outcome::Done));
+    assert_eq!(b.try_recv().unwrap(), Ok(Settled { outcome: Outcome::Done, index: 12 }));
     assert!(pending.is_empty());
     assert_eq!(pending.progress_ms(), 6);
 }
@@ -223,7 +223,7 @@ fn a_large_payload_goes_in_parts_between_which_others_go_on_but_not_its_publishe
     assert_eq!(send_shown(&mut pending), [&part(3), "whole", "small"]);
     // Seqs 1 to 3, 4 and 5, 6, 7 to 9.
     tell(pending.complete(vec![answer(8)], 9, 1));
-    assert_eq!(whole.try_recv().unwrap(), Ok(Outcome::Done));
+    assert_eq!(whole.try_recv().unwrap().unwrap().outcome, Outcome::Done);
     assert!(pending.is_empty());
     assert_eq!((pending.bytes, pending.bulk_bytes, pending.bulk_publishers.len()), (0, 0, 0));
     let _c = push_large(&mut pending, large("p", 10), 2);

@@ -19,7 +19,7 @@ use crate::telemetry::RateLimited;
 
 use super::Proposer;
 use super::estimate::{COMMAND_BYTES_MAX, command_bytes};
-use super::pending::{Pending, tell};
+use super::pending::{Pending, Settled, tell};
 
 /// Nothing applied for so long while something is pending: it is sent again.
 const STALL_MS: u64 = 1_000;
@@ -56,12 +56,12 @@ impl Submitter {
         &self,
         command: Command,
         leader: &LeaderView,
-    ) -> Result<oneshot::Receiver<Result<Outcome, SubmitError>>, SubmitError> {
+    ) -> Result<oneshot::Receiver<Result<Settled, SubmitError>>, SubmitError> {
         let (waiter, waiting) = oneshot::channel();
         let is_end = matches!(command, Command::Disconnect { .. });
         let command = body::cut(command);
         if self.is_too_large(&command) {
-            let _ = waiter.send(Ok(Outcome::Refused(ReasonCode::QuotaExceeded)));
+            let _ = waiter.send(Ok(Settled { outcome: Outcome::Refused(ReasonCode::QuotaExceeded), index: 0 }));
             return Ok(waiting);
         }
         if self.closed.load(Ordering::Acquire) {

@@ -10,6 +10,7 @@ use crate::cluster::control::Control;
 use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::codec::{decode, decode_small, encode};
 use crate::cluster::raft::rpc::{Request, Response};
+use crate::cluster::visibility::Progress;
 
 /// Largest frame; a longer one ends the connection before anything is allocated for it.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -46,6 +47,8 @@ pub enum Outbound {
     },
     /// The next piece of the one large payload that is under way.
     Piece(Bytes),
+    /// How far replicas are; on the link for consensus, so that no publish delays it.
+    Progress(Progress),
 }
 
 /// From the accepting side back.

@@ -29,6 +29,7 @@ use super::node_id::node_id;
 use super::peer_message::PeerMessage;
 use super::raft::rpc::{Request, Response};
 use super::rate_limit::RateLimit;
+use super::visibility::Progress;
 
 use frame::{Class, Outbound};
 use hello::Introduction;
@@ -53,6 +54,7 @@ pub trait Receiver: Send + Sync + 'static {
     fn call(&self, from: NodeId, group: u16, request: Request) -> BoxFuture<'static, Response>;
     fn message(&self, from: NodeId, message: PeerMessage);
     fn control(&self, from: NodeId, control: Control);
+    fn progress(&self, from: NodeId, progress: Progress);
     /// Whether messages should not be read for a moment: the peer's bounded queue fills then, and its publishers learn of it.
     fn pressed(&self) -> bool {
         false
@@ -190,6 +192,11 @@ impl Transport {
 
     pub fn send_control(&self, node: NodeId, control: Control) -> bool {
         self.peer(node).is_some_and(|peer| peer.messages.send(&Outbound::Control(control)))
+    }
+
+    /// Sends on the link for consensus; false where it is down or full.
+    pub fn send_progress(&self, node: NodeId, progress: Progress) -> bool {
+        self.peer(node).is_some_and(|peer| peer.consensus.send(&Outbound::Progress(progress)))
     }
 
     /// Sends to all peers in reach.

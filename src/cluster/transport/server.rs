@@ -168,6 +168,7 @@ async fn read_frames(
                 }
             }
             Outbound::Control(control) => receiver.control(peer.id, control),
+            Outbound::Progress(progress) => receiver.progress(peer.id, progress),
             Outbound::Ping => {
                 // A full queue of answers tells the peer as much as a pong.
                 let _ = answers.try_send(Inbound::Pong);

@@ -1,0 +1,118 @@
+//! Before a connection is taken over: what its client sent on it is handled first.
+//!
+//! A client that acknowledges, or says DISCONNECT, and connects anew at once has its old bytes in a socket that may be read later than
+//! its CONNECT, by another thread or another node. The node it connects to asks for the old connection to be read to its end; what that gave
+//! is applied before the CONNECT is proposed. Only a client that is connected already as far as this node knows costs this, and no
+//! longer than `SETTLE_MAX`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use actix_rt::time::timeout;
+use bytestring::ByteString;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::cluster::{PeerMessage, SubmitError};
+use crate::replica::command::TakeOver;
+use crate::replica::{Command, ConnectCommand, ConnectionRef, NodeId, Outcome, ShardId};
+
+use super::hub::HubItem;
+use super::node::Node;
+
+/// A node that does not answer holds a CONNECT up for so long.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// Questions to other nodes at a time; more CONNECTs go on without.
+const ASKED_MAX: usize = 10_000;
+
+/// Questions to other nodes that are not answered.
+#[derive(Debug, Default)]
+pub struct Asked {
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
+}
+
+impl Asked {
+    fn add(&self) -> Option<(u64, oneshot::Receiver<()>)> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= ASKED_MAX {
+            return None;
+        }
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        waiting.insert(ticket, sender);
+        Some((ticket, receiver))
+    }
+
+    /// The other node answered, or nobody waits any more.
+    pub fn remove(&self, ticket: u64) {
+        self.waiting.lock().remove(&ticket);
+    }
+}
+
+/// Proposes a connection once the one that it takes over has settled. One that this node hears of only by the proposal (it was made elsewhere a
+/// moment ago) settles then.
+pub async fn connect(node: Arc<Node>, shard: ShardId, mut command: ConnectCommand) -> Result<Outcome, SubmitError> {
+    let Some(cluster) = node.cluster() else { return Err(SubmitError::Unavailable) };
+    let client = command.facts.client_id.clone();
+    let present = node.routing.client(&client).and_then(|route| route.state().connection);
+    let present = present.map(|(node, incarnation, connection)| ConnectionRef { node, incarnation, connection });
+    if let Some(present) = present {
+        settle(&node, shard, &client, present).await;
+    }
+    command.take_over = TakeOver::Settled(present);
+    match cluster.submit(shard, Command::Connect(Box::new(command.clone()))).await {
+        Ok(Outcome::Occupied(present)) => {
+            settle(&node, shard, &client, present).await;
+            command.take_over = TakeOver::Any;
+            cluster.submit(shard, Command::Connect(Box::new(command))).await
+        }
+        outcome => outcome,
+    }
+}
+
+/// Waits until what came on a connection is applied, or submitted before anything that this node submits next.
+async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, connection: ConnectionRef) {
+    if node.is_local((connection.node, connection.incarnation, connection.connection)) {
+        // Commands of one node apply in the order it submits them.
+        let _ = timeout(SETTLE_MAX, read_out(node, connection.connection)).await;
+        return;
+    }
+    let Some(cluster) = node.cluster().filter(|cluster| cluster.node() != connection.node) else { return };
+    let Some((ticket, settled)) = node.settling.add() else { return };
+    if cluster.send(connection.node, PeerMessage::Settle { ticket, shard, client: client.clone(), connection }) {
+        // The sender is dropped, never used.
+        let _ = timeout(SETTLE_MAX, settled).await;
+    }
+    node.settling.remove(ticket);
+}
+
+/// Does it for another node, and answers.
+pub fn for_peer(node: &Arc<Node>, from: NodeId, ticket: u64, shard: ShardId, client: ByteString, connection: ConnectionRef) {
+    let Some(arbiter) = node.arbiter(usize::try_from(ticket).unwrap_or(0)) else { return };
+    let node = Arc::clone(node);
+    arbiter.spawn(async move {
+        let Some(cluster) = node.cluster() else { return };
+        if node.is_local((connection.node, connection.incarnation, connection.connection)) {
+            let _ = timeout(SETTLE_MAX, read_out(&node, connection.connection)).await;
+            // Does nothing, after everything that was submitted before it.
+            let last = Command::Acknowledge { client, connection, steps: Vec::new() };
+            let _ = cluster.submit(shard, last).await;
+        }
+        if !cluster.send(from, PeerMessage::Settled { ticket }) {
+            tracing::debug!(from, "a node that asked for a connection to settle is out of reach");
+        }
+    });
+}
+
+/// Resolves when the connection's actor has read what is there and run its effects, or is gone.
+async fn read_out(node: &Node, connection: u64) {
+    let (done, settled) = oneshot::channel();
+    if let Some(hub) = node.hub_of(connection) {
+        hub.post(HubItem::Settle { connection, done });
+        // Dropped, never used.
+        let _ = settled.await;
+    }
+}

@@ -1,0 +1,342 @@
+//! Acknowledged means effective on every node: a SUBACK, an UNSUBACK or the acknowledgement of a retained message is held back until the
+//! replica of each node that serves clients has applied the command.
+//!
+//! A node that applies an entry in which another node submitted such a command tells that node, once for each batch it applies
+//! (`Progress::Applied`), so a storm of SUBSCRIBEs costs a few frames, and a wait about as much as a follower is behind. What is lost is
+//! asked for again (`Progress::Ask`).
+//!
+//! Nodes that count are those that `meta` holds alive. One that is dead is waited for until `meta` says so; one that does not answer, for
+//! `LEAVE_OUT_MS`; it counts again when it has caught up with where the others were when it was left out.
+//!
+//! What is acknowledged while a node does not count, that node must learn before it serves: it is *level* once every other node has said
+//! how far it is (after having counted it, so nothing is acknowledged without it from then on) and its own replicas are as far. It has to
+//! become level after its start, after its incarnation was declared dead, and after a pause longer than `STALE_MS`, when it was stopped as a
+//! whole. That is shorter than `LEAVE_OUT_MS`, so a stopped node that was left out finds out before it reads from its clients.
+
+mod ledger;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use crate::replica::{Incarnation, NodeId, ShardId};
+
+use super::clock::monotonic_ms;
+use super::node::Node;
+use super::rate_limit::RateLimit;
+use super::transport::Transport;
+
+use ledger::Ledger;
+
+/// A peer that keeps an acknowledgement waiting for so long does not count until it has caught up.
+const LEAVE_OUT_MS: u64 = 2_000;
+/// A peer that keeps an acknowledgement waiting for so long is asked how far it is.
+const ASK_MS: u64 = 100;
+/// Not to have run for so long is to have been stopped.
+const STALE_MS: u64 = 1_000;
+/// A node becomes level without the word of peers that do not answer for so long.
+const LEVEL_MS_MAX: u64 = 5_000;
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_UNTIL_LEVEL: Duration = Duration::from_millis(20);
+
+/// What nodes tell each other of their replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Progress {
+    /// The sender has applied the shard's log up to the index.
+    Applied { shard: ShardId, index: u64 },
+    /// How far are you? Answered by `Positions`.
+    Ask,
+    /// How far the sender has applied each shard, read after it counted that incarnation of the receiver (0 where it counts none).
+    Positions { counts: Incarnation, applied: Vec<u64> },
+}
+
+/// The waits of this node.
+pub struct Visibility {
+    own: NodeId,
+    transport: Option<Arc<Transport>>,
+    /// How far this node has applied each shard, and told.
+    applied: Vec<AtomicU64>,
+    ledgers: Vec<Mutex<Ledger<oneshot::Sender<()>>>>,
+    /// Peers that count.
+    counted: RwLock<Arc<[NodeId]>>,
+    /// Peers by what `meta` says.
+    alive: RwLock<BTreeMap<NodeId, Incarnation>>,
+    /// Alive, but left out until they are as far as this in each shard.
+    left_out: Mutex<BTreeMap<NodeId, Vec<u64>>>,
+    left_out_total: AtomicU64,
+    /// The incarnation that is level, 0 = none.
+    level: AtomicU64,
+    becoming: Mutex<Becoming>,
+    /// When `run` looked last.
+    looked_ms: AtomicU64,
+    warned: RateLimit,
+}
+
+/// On the way to being level.
+#[derive(Default)]
+struct Becoming {
+    since_ms: u64,
+    /// How far the peers said they are.
+    positions: BTreeMap<NodeId, Vec<u64>>,
+}
+
+impl Visibility {
+    pub fn new(own: NodeId, shards: u16, transport: Option<Arc<Transport>>) -> Self {
+        Self {
+            own,
+            transport,
+            applied: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            ledgers: (0..shards).map(|_| Mutex::default()).collect(),
+            counted: RwLock::new(Arc::new([])),
+            alive: RwLock::default(),
+            left_out: Mutex::default(),
+            left_out_total: AtomicU64::new(0),
+            level: AtomicU64::new(0),
+            becoming: Mutex::default(),
+            looked_ms: AtomicU64::new(monotonic_ms()),
+            warned: RateLimit::default(),
+        }
+    }
+
+    /// Resolves when all nodes that count have applied the entry; `None` where they have already. This node must have applied it.
+    pub fn everywhere(&self, shard: ShardId, index: u64) -> Option<oneshot::Receiver<()>> {
+        let mut ledger = self.ledgers.get(usize::from(shard.0))?.lock();
+        let counted = Arc::clone(&self.counted.read());
+        let mut applied = None;
+        let waiter = || {
+            let (sender, receiver) = oneshot::channel();
+            applied = Some(receiver);
+            sender
+        };
+        ledger.wait(index, &counted, monotonic_ms(), waiter);
+        applied
+    }
+
+    /// This node's replica has applied entries up to `index`, and told them; `origins` wait to hear of it.
+    pub fn applied_here(&self, shard: ShardId, index: u64, origins: &[NodeId]) {
+        if let Some(applied) = self.applied.get(usize::from(shard.0)) {
+            applied.fetch_max(index, Ordering::AcqRel);
+        }
+        // Not sent: the origin asks.
+        origins.iter().for_each(|origin| self.send(*origin, Progress::Applied { shard, index }));
+    }
+
+    /// Whether an incarnation of this node knows all that was acknowledged before it counted.
+    pub fn is_level(&self, incarnation: Incarnation) -> bool {
+        self.transport.is_none() || self.level.load(Ordering::Acquire) == incarnation
+    }
+
+    /// Whether this node may have missed what was acknowledged, though it serves clients: it was stopped for a moment.
+    pub fn is_stale(&self) -> bool {
+        // In this order: `look` says first that the node is not level, then that it looked.
+        let stopped = || monotonic_ms().saturating_sub(self.looked_ms.load(Ordering::Acquire)) > STALE_MS;
+        self.transport.is_some() && (stopped() || self.level.load(Ordering::Acquire) == 0)
+    }
+
+    /// How often a peer was left out.
+    pub fn left_out_total(&self) -> u64 {
+        self.left_out_total.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, to: NodeId, progress: Progress) {
+        if let Some(transport) = &self.transport {
+            transport.send_progress(to, progress);
+        }
+    }
+
+    fn is_gone(&self, peer: NodeId) -> bool {
+        self.transport.as_ref().is_some_and(|transport| transport.peers().iter().any(|known| known.id == peer && known.refused))
+    }
+
+    /// Takes over who counts, and releases what waited for others.
+    fn count(&self) {
+        let alive = self.alive.read().clone();
+        let mut left_out = self.left_out.lock();
+        left_out.retain(|peer, _| alive.contains_key(peer));
+        let counted: Arc<[NodeId]> = alive.into_keys().filter(|peer| !left_out.contains_key(peer)).collect();
+        drop(left_out);
+        *self.counted.write() = Arc::clone(&counted);
+        for ledger in &self.ledgers {
+            let released = ledger.lock().release(&counted);
+            tell(released);
+        }
+    }
+
+    fn peer_applied(&self, peer: NodeId, shard: ShardId, index: u64) {
+        let Some(ledger) = self.ledgers.get(usize::from(shard.0)) else { return };
+        let released = {
+            let mut ledger = ledger.lock();
+            ledger.applied(peer, index);
+            let counted = Arc::clone(&self.counted.read());
+            ledger.release(&counted)
+        };
+        tell(released);
+    }
+
+    /// A peer that is as far as it was to come counts again.
+    fn readmit(&self, peer: NodeId, applied: &[u64]) {
+        let caught_up = |target: &Vec<u64>| target.iter().zip(applied).all(|(target, applied)| applied >= target);
+        let readmitted = {
+            let mut left_out = self.left_out.lock();
+            let caught_up = left_out.get(&peer).is_some_and(caught_up);
+            caught_up && left_out.remove(&peer).is_some()
+        };
+        if readmitted {
+            self.count();
+        }
+    }
+
+    /// Asks peers that keep acknowledgements waiting, and leaves out those that do so for too long.
+    fn look_at_late(&self, now_ms: u64, positions: impl FnOnce() -> Vec<u64>) {
+        let counted = Arc::clone(&self.counted.read());
+        let (mut late, mut too_late): (Vec<NodeId>, Vec<NodeId>) = (self.left_out.lock().keys().copied().collect(), Vec::new());
+        for ledger in &self.ledgers {
+            let ledger = ledger.lock();
+            late.extend(ledger.late(&counted, now_ms.saturating_sub(ASK_MS)));
+            too_late.extend(ledger.late(&counted, now_ms.saturating_sub(LEAVE_OUT_MS)));
+        }
+        late.sort_unstable();
+        late.dedup();
+        for peer in &late {
+            self.send(*peer, Progress::Ask);
+            // Its process is gone: it serves nobody, whatever `meta` says yet.
+            if counted.contains(peer) && self.is_gone(*peer) {
+                too_late.push(*peer);
+            }
+        }
+        if too_late.is_empty() {
+            return;
+        }
+        too_late.sort_unstable();
+        too_late.dedup();
+        let positions = positions();
+        for peer in too_late {
+            self.left_out.lock().insert(peer, positions.clone());
+            self.left_out_total.fetch_add(1, Ordering::Relaxed);
+            if self.warned.due(&format!("late {peer}")) {
+                tracing::warn!(
+                    peer,
+                    "a node does not say what it has applied: acknowledgements do not wait for it until it does"
+                );
+            }
+        }
+        self.count();
+    }
+}
+
+/// Looks after waits and peers until the node stops.
+pub async fn run(node: Arc<Node>) {
+    let mut meta_changed = node.meta.watch();
+    loop {
+        meta_changed.borrow_and_update();
+        look(&node);
+        let level = node.visibility.is_level(node.incarnation());
+        let pause = if level { LOOK } else { LOOK_UNTIL_LEVEL };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            changed = meta_changed.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// A peer's word.
+pub fn heard(node: &Node, from: NodeId, progress: Progress) {
+    let visibility = &node.visibility;
+    match progress {
+        Progress::Applied { shard, index } => visibility.peer_applied(from, shard, index),
+        Progress::Ask => {
+            // In this order: what is acknowledged without the peer is among the positions.
+            let counts = visibility.counted.read().contains(&from);
+            let counts = if counts { visibility.alive.read().get(&from).copied().unwrap_or(0) } else { 0 };
+            visibility.send(from, Progress::Positions { counts, applied: positions(node) });
+        }
+        Progress::Positions { counts, applied } => {
+            for (shard, index) in (0..).zip(&applied) {
+                visibility.peer_applied(from, ShardId(shard), *index);
+            }
+            visibility.readmit(from, &applied);
+            if counts == node.incarnation() {
+                visibility.becoming.lock().positions.insert(from, applied);
+            }
+        }
+    }
+}
+
+fn look(node: &Node) {
+    let visibility = &node.visibility;
+    if visibility.transport.is_none() {
+        return;
+    }
+    let now_ms = monotonic_ms();
+    let stopped_ms = now_ms.saturating_sub(visibility.looked_ms.load(Ordering::Acquire));
+    if stopped_ms > STALE_MS {
+        tracing::warn!(stopped_ms, "this node was stopped: its clients wait until it knows what was acknowledged meanwhile");
+        visibility.level.store(0, Ordering::Release);
+    }
+    visibility.looked_ms.store(now_ms, Ordering::Release);
+    let members = node.meta.members().into_iter();
+    let alive: BTreeMap<NodeId, Incarnation> = members
+        .filter(|(id, member)| *id != visibility.own && member.alive)
+        .map(|(id, member)| (id, member.incarnation))
+        .collect();
+    if *visibility.alive.read() != alive {
+        *visibility.alive.write() = alive;
+        visibility.count();
+    }
+    visibility.look_at_late(now_ms, || positions(node));
+    if !visibility.is_level(node.incarnation()) {
+        become_level(node, now_ms);
+    }
+}
+
+fn become_level(node: &Node, now_ms: u64) {
+    let visibility = &node.visibility;
+    let incarnation = node.incarnation();
+    let mut becoming = visibility.becoming.lock();
+    if becoming.since_ms == 0 || !node.is_established() {
+        *becoming = Becoming { since_ms: now_ms, ..Becoming::default() };
+        if !node.is_established() {
+            return;
+        }
+    }
+    let late = now_ms.saturating_sub(becoming.since_ms) > LEVEL_MS_MAX;
+    let own = positions(node);
+    let mut level = true;
+    for peer in visibility.alive.read().keys() {
+        match becoming.positions.get(peer) {
+            Some(applied) => level &= own.iter().zip(applied).all(|(own, applied)| own >= applied),
+            None => {
+                level &= late;
+                visibility.send(*peer, Progress::Ask);
+                if late && visibility.warned.due(&format!("level {peer}")) {
+                    tracing::warn!(peer, "a node does not say what it has applied: this node serves without its word");
+                }
+            }
+        }
+    }
+    if level {
+        *becoming = Becoming::default();
+        visibility.level.store(incarnation, Ordering::Release);
+    }
+}
+
+/// How far this node has applied each shard: by its own count, or by openraft's where a snapshot or a restart told nothing.
+fn positions(node: &Node) -> Vec<u64> {
+    let of = |(shard, counted): (u16, &AtomicU64)| {
+        let counted = counted.load(Ordering::Acquire);
+        let group = node.group_of(ShardId(shard));
+        group.and_then(|group| group.metrics().last_applied).map_or(0, |id| id.index()).max(counted)
+    };
+    (0..).zip(&node.visibility.applied).map(of).collect()
+}
+
+fn tell(released: Vec<oneshot::Sender<()>>) {
+    for waiter in released {
+        let _ = waiter.send(());
+    }
+}
