@@ -4,8 +4,8 @@ use std::fmt::{Display, Write};
 use std::net::SocketAddr;
 
 use super::settings::{
-    AddonSettings, ClientAuthentication, ClusterSettings, HttpListenerKind, ListenerKind, MqttSettings, PersistenceMode,
-    RestrictionSettings, SecuritySettings, Settings,
+    AddonSettings, ClientAuthentication, ClusterSettings, ConnectOverload, HttpListenerKind, ListenerKind, MqttSettings,
+    PersistenceMode, RestrictionSettings, SecuritySettings, Settings,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -78,6 +78,13 @@ fn listeners(out: &mut Page, settings: &Settings) {
         if listener.proxy_protocol {
             text.push_str(", PROXY protocol");
         }
+        match &listener.connect_overload {
+            Some(ConnectOverload { rate, burst }) => {
+                // Writing to a string cannot fail.
+                _ = write!(text, ", {rate} connects/s (burst {burst})");
+            }
+            None => text.push_str(", any number of connects/s"),
+        }
         out.line(&listener.name, text);
     }
     out.section("http");
@@ -142,6 +149,15 @@ fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {
     match restrictions.incoming_bandwidth_throttling {
         0 => out.line("incoming-bandwidth-throttling", "off"),
         rate => out.line("incoming-bandwidth-throttling", format_args!("{rate} bytes/s")),
+    }
+    for (name, limit) in [
+        ("max-qos-0-memory", restrictions.max_qos0_memory),
+        ("max-incomplete-packet-memory", restrictions.max_incomplete_packet_memory),
+    ] {
+        match limit {
+            Some(bytes) => out.line(name, format_args!("{bytes} bytes")),
+            None => out.line(name, "a quarter of the memory"),
+        }
     }
 }
 
