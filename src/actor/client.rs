@@ -4,13 +4,15 @@
 //! the machine and runs the effects. Decisions about MQTT are the machine's.
 
 mod effects;
+mod partial;
 mod pump;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use bytes::{Buf, BytesMut};
@@ -21,18 +23,23 @@ use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, S
 use crate::replica::{ConnectionRef, ShardId};
 use crate::session::{Effect, Machine, Now};
 use crate::signal::{ConnectionFacts, Initiator};
+use crate::telemetry::RateLimited;
 
-use super::clock;
 use super::hub::{ClientMail, Local};
 use super::inbox::{Inbox, Mail, Wake};
 use super::queue::QueueItem;
 use super::transport::{Accepted, Transport};
+use super::{clock, holding};
+use partial::Partial;
+pub use partial::Room;
 
 /// Unsent bytes above which a socket counts as not writable, and below which it is writable again (spec/hivemq.md 2.4).
 const HIGH_WATER_BYTES: usize = 65_536;
 const LOW_WATER_BYTES: usize = 32_768;
-/// Packets up to this size are copied out of a buffer that holds several.
-const COPY_BYTES_MAX: usize = 65_536;
+/// QoS 0 messages that may be put onto sockets which are not writable, of all connections of the node (spec/hivemq.md 2.4).
+const STUFFED_MAX: usize = 1000;
+
+static NO_ROOM: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// What a client is told by its hub and its queue.
 #[derive(Debug)]
@@ -47,6 +54,10 @@ pub enum ClientItem {
         tell_shard: bool,
     },
     Timeout,
+    /// It may be read again.
+    Read,
+    /// The last of what the queue handed out at once: it may hand out more.
+    HandMore,
 }
 
 /// The identity of a registered connection.
@@ -70,7 +81,7 @@ pub struct Client {
     batch: Vec<ClientItem>,
     effects: Vec<Effect>,
     /// Bytes of a packet that is not complete yet.
-    partial: BytesMut,
+    partial: Partial,
     out: BytesMut,
     /// Deliveries that came while the send quota was used up (by shared subscriptions), in order.
     held: VecDeque<Delivery>,
@@ -82,6 +93,14 @@ pub struct Client {
     steps: Vec<(u64, crate::replica::command::QueueStep)>,
     completed: usize,
     writable: bool,
+    /// QoS 0 messages put onto the socket since it is not writable.
+    stuffed: usize,
+    /// A write outside the pump failed.
+    write_failed: bool,
+    /// Since when the client is not read though it might send, monotonic ms: the node has too much to do, or has read its share of bytes.
+    held_since_ms: Option<u64>,
+    /// The machine's timer ran out; it is told when everything that came until then was read.
+    timed_out: bool,
     /// The time of this turn, read once for all that is done in it.
     now: Now,
     /// Close when `out` is written.
@@ -121,7 +140,7 @@ impl Client {
             inbox: Arc::clone(&inbox),
             batch: Vec::new(),
             effects: Vec::new(),
-            partial: BytesMut::new(),
+            partial: Partial::new(Arc::clone(&node.incomplete)),
             out: BytesMut::new(),
             held: VecDeque::new(),
             shared: Vec::new(),
@@ -129,6 +148,10 @@ impl Client {
             steps: Vec::new(),
             completed: 0,
             writable: true,
+            stuffed: 0,
+            write_failed: false,
+            held_since_ms: None,
+            timed_out: false,
             now,
             closing: false,
             gone: false,
@@ -150,15 +173,36 @@ impl Client {
     fn on_bytes(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
         self.local.node().metrics.transferred(bytes.len(), 0);
         self.machine.handle_bytes(self.now);
-        if self.partial.is_empty() {
-            let used = self.on_slice(bytes, ctx);
-            if !self.closing {
-                self.partial.extend_from_slice(bytes.get(used..).unwrap_or_default());
-            }
-        } else {
-            self.partial.extend_from_slice(bytes);
+        let mut rest = bytes;
+        while !self.partial.is_empty() && !rest.is_empty() && !self.closing {
+            // Only what completes the packet: what follows it need not be copied.
+            let wanted =
+                if self.machine.wants_input() { self.partial.missing(self.machine.max_packet_size_bytes()) } else { usize::MAX };
+            let (some, after) = rest.split_at(wanted.min(rest.len()));
+            rest = after;
+            self.keep(some, ctx);
             self.on_partial(ctx);
         }
+        let used = self.on_slice(rest, ctx);
+        if !self.closing {
+            self.keep(rest.get(used..).unwrap_or_default(), ctx);
+        }
+    }
+
+    /// Keeps bytes of a packet that is not complete, if there is room for them in the node.
+    fn keep(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
+        if self.partial.append(bytes, self.machine.max_packet_size_bytes()) {
+            return;
+        }
+        crate::warn_limited!(
+            NO_ROOM,
+            peer = ?self.accepted.peer,
+            "a client is closed: incomplete packets fill restrictions/max-incomplete-packet-memory"
+        );
+        self.partial.take_all();
+        let reason = "the node has no room for more incomplete packets";
+        self.machine.disconnect(ReasonCode::QuotaExceeded, reason, true, self.now, &mut self.effects);
+        self.run_effects(ctx);
     }
 
     /// Packets straight out of the thread's buffer; returns the bytes used.
@@ -185,30 +229,20 @@ impl Client {
     /// Packets out of what was kept.
     fn on_partial(&mut self, ctx: &mut Context<Self>) {
         while !self.closing && self.machine.wants_input() && !self.partial.is_empty() {
-            match codec::frame(&self.partial, self.machine.max_packet_size_bytes()) {
-                Ok(Some(frame)) if self.partial.len() >= frame.total_len() => {
-                    let total = frame.total_len();
-                    // A slice would pin the whole buffer for as long as a topic or a client id of this packet lives.
-                    let packet = if total <= COPY_BYTES_MAX {
-                        let copy = bytes::Bytes::copy_from_slice(self.partial.get(..total).unwrap_or_default());
-                        self.partial.advance(total);
-                        copy
-                    } else {
-                        self.partial.split_to(total).freeze()
-                    };
+            match codec::frame(self.partial.bytes(), self.machine.max_packet_size_bytes()) {
+                Ok(Some(frame)) if self.partial.bytes().len() >= frame.total_len() => {
+                    let packet = self.partial.take(frame.total_len());
                     self.on_packet(frame, packet, ctx);
                 }
                 Ok(_) => break,
                 Err(error) => {
-                    let bytes = std::mem::take(&mut self.partial);
+                    let bytes = self.partial.take_all();
                     self.on_decode_error(&error, &bytes, ctx);
                     break;
                 }
             }
         }
-        if self.partial.is_empty() {
-            self.partial = BytesMut::new();
-        }
+        self.partial.tidy();
     }
 
     fn on_packet(&mut self, frame: codec::Frame, packet: bytes::Bytes, ctx: &mut Context<Self>) {
@@ -273,14 +307,20 @@ impl Client {
             }
             ClientItem::Timeout => {
                 self.timer_ms = 0;
-                self.machine.handle_timeout(now, &mut self.effects);
+                self.timed_out = true;
             }
+            ClientItem::Read => self.read_again(),
+            // Where it is not writable, `Writable` says so when it is.
+            ClientItem::HandMore if self.writable => {
+                self.local.post_existing(self.connection.connection, QueueItem::HandMore);
+            }
+            ClientItem::HandMore => {}
         }
     }
 
     fn deliver(&mut self, delivery: Delivery) {
         if delivery.qos != QoS::AtMostOnce {
-            if !self.held.is_empty() || self.machine.send_quota() == 0 {
+            if !self.held.is_empty() || !self.writable || self.machine.send_quota() == 0 {
                 self.held.push_back(delivery);
                 return;
             }
@@ -291,14 +331,32 @@ impl Client {
             if !self.machine.deliver(delivery, self.now, &mut self.effects) {
                 self.held.extend(kept);
             }
+        } else if !self.writable && !self.stuff() {
+            self.not_writable(&delivery);
         } else if !self.machine.deliver(delivery, self.now, &mut self.effects) {
             tracing::debug!("a QoS 0 message came before the connection was registered");
         }
     }
 
-    /// Sends what was held back for lack of quota.
+    /// Takes a place for a QoS 0 message on a socket that is not writable.
+    fn stuff(&mut self) -> bool {
+        let stuffed = &self.local.node().stuffed;
+        let free = stuffed.fetch_add(1, Ordering::Relaxed) < STUFFED_MAX;
+        if free {
+            self.stuffed += 1;
+        } else {
+            stuffed.fetch_sub(1, Ordering::Relaxed);
+        }
+        free
+    }
+
+    fn unstuff(&mut self) {
+        self.local.node().stuffed.fetch_sub(std::mem::take(&mut self.stuffed), Ordering::Relaxed);
+    }
+
+    /// Sends what was held back for lack of quota or of a writable socket.
     fn deliver_held(&mut self) {
-        while self.machine.send_quota() > 0 {
+        while self.writable && self.machine.send_quota() > 0 {
             let Some(delivery) = self.held.pop_front() else { break };
             if let Source::Queue { seq } = delivery.source {
                 self.sent_seq = self.sent_seq.max(seq);
@@ -322,15 +380,47 @@ impl Client {
         }
         codec::encode(packet, version, &mut self.out);
         if self.writable && self.out.len() > HIGH_WATER_BYTES {
-            self.set_writable(false);
+            // A long turn is no slow reader: what the socket takes goes first.
+            self.write_early();
+            if self.out.len() > HIGH_WATER_BYTES {
+                self.set_writable(false);
+            }
         }
+    }
+
+    /// Writes before the pump's turn.
+    fn write_early(&mut self) {
+        let Some(waker) = self.waker.clone() else { return };
+        if !self.write_out(&mut TaskContext::from_waker(&waker)) {
+            self.write_failed = true;
+        }
+    }
+
+    /// Writes what the socket takes; false where it failed.
+    fn write_out(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        while !self.out.is_empty() {
+            match self.transport.poll_write(cx, &self.out) {
+                Poll::Ready(Ok(0)) => return false,
+                Poll::Ready(Ok(count)) => {
+                    self.local.node().metrics.transferred(0, count);
+                    self.out.advance(count);
+                }
+                Poll::Ready(Err(error)) => {
+                    tracing::debug!(peer = ?self.accepted.peer, %error, "cannot write");
+                    return false;
+                }
+                Poll::Pending => break,
+            }
+        }
+        true
     }
 
     fn set_writable(&mut self, writable: bool) {
         self.writable = writable;
         let gauge = &self.local.node().metrics.hivemq.not_writable_current;
         if writable {
-            gauge.dec()
+            gauge.dec();
+            self.unstuff();
         } else {
             gauge.inc()
         }
@@ -349,6 +439,9 @@ impl Client {
 
     /// Keeps one timer of the arbiter for the machine's next deadline. Deadlines move at every packet; the timer follows when it fires.
     fn schedule(&mut self) {
+        if self.is_held() {
+            return; // its clock stands still
+        }
         if let Some(due) = self.machine.next_timeout()
             && (self.timer_ms == 0 || due < self.timer_ms)
         {
@@ -357,10 +450,36 @@ impl Client {
         }
     }
 
-    fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
+    /// Reads nothing until the node says so.
+    fn hold(&mut self) {
+        if self.held_since_ms.replace(self.now.mono_ms).is_none() {
+            self.local.node().metrics.hivemq.backpressure_active.inc();
+            holding::wait_for_turn(&self.local, self.connection.connection);
         }
+    }
+
+    fn read_again(&mut self) {
+        if let Some(since_ms) = self.held_since_ms.take() {
+            self.local.node().metrics.hivemq.backpressure_active.dec();
+            self.machine.handle_pause(self.now.mono_ms.saturating_sub(since_ms));
+        }
+    }
+
+    /// Whether the client is not read, and its clock stands still. Time to send a CONNECT is given once.
+    fn is_held(&self) -> bool {
+        self.held_since_ms.is_some() && self.machine.protocol().is_some()
+    }
+
+    /// The end of an actor, however it comes.
+    fn settle(&mut self) {
+        let hivemq = &self.local.node().metrics.hivemq;
+        if !self.writable {
+            hivemq.not_writable_current.dec();
+        }
+        if self.held_since_ms.take().is_some() {
+            hivemq.backpressure_active.dec();
+        }
+        self.unstuff();
     }
 
     fn now_stop(&mut self, ctx: &mut Context<Self>) {
@@ -389,9 +508,7 @@ impl Actor for Client {
         if self.counted {
             node.metrics.connection_closed(self.ended.0, self.ended.1);
         }
-        if !self.writable {
-            node.metrics.hivemq.not_writable_current.dec();
-        }
+        self.settle();
     }
 }
 
@@ -407,6 +524,7 @@ impl Drop for Client {
         if self.counted {
             self.local.node().metrics.connection_closed(Initiator::Unspecified, None);
         }
+        self.settle();
         self.fail();
     }
 }

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod congestion;
 pub mod endings;
 pub mod essential;
+pub mod holding;
 pub mod hooks;
 pub mod hub;
 pub mod inbox;
@@ -19,6 +20,7 @@ pub mod render;
 pub mod retained;
 pub mod shared_subscription;
 pub mod signal_bus;
+pub mod throttle;
 pub mod transport;
 
 pub use node::{Node, NodeSettings};

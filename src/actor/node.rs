@@ -12,12 +12,14 @@ use crate::routing::Table;
 use crate::session::SessionSettings;
 use crate::telemetry::metrics::Metrics;
 
+use super::client::Room;
 use super::congestion::Congestion;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
 use super::shared_subscription::Groups;
 use super::signal_bus::SignalBus;
+use super::throttle::Throttle;
 
 /// Settings the actors need.
 #[derive(Debug, Clone)]
@@ -26,6 +28,10 @@ pub struct NodeSettings {
     pub queue: QueueLimits,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_total_bytes_max: usize,
+    /// Bytes held for packets of which not all has come, of all connections.
+    pub incomplete_bytes_max: usize,
+    /// Read from all clients together; 0 = any number.
+    pub inbound_bytes_per_s: u64,
     pub max_connections: Option<u64>,
 }
 
@@ -40,6 +46,12 @@ pub struct Node {
     pub congestion: Arc<Congestion>,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
+    /// For packets of which not all has come.
+    pub incomplete: Arc<Room>,
+    /// QoS 0 messages that were put onto sockets which were not writable, and still wait there.
+    pub stuffed: AtomicUsize,
+    /// `None`: clients are read as fast as they send.
+    pub throttle: Option<Throttle>,
     pub connections: AtomicU64,
     cluster: OnceLock<Cluster>,
     hubs: OnceLock<Vec<HubMail>>,
@@ -52,6 +64,8 @@ pub struct Node {
 impl Node {
     pub fn new(settings: NodeSettings, metrics: Arc<Metrics>, renderer: Arc<dyn Renderer>) -> Self {
         Self {
+            throttle: Throttle::new(settings.inbound_bytes_per_s),
+            incomplete: Arc::new(Room::new(settings.incomplete_bytes_max)),
             settings,
             routing: Table::new(),
             metrics,
@@ -60,6 +74,7 @@ impl Node {
             groups: Groups::default(),
             congestion: Arc::default(),
             qos0_bytes: AtomicUsize::new(0),
+            stuffed: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             cluster: OnceLock::new(),
             hubs: OnceLock::new(),

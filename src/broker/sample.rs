@@ -86,6 +86,8 @@ impl Sampled for Sampler {
         metrics.hivemq.wills_current.set(gauge(sums.wills));
         metrics.hivemq.qos0_memory_used_bytes.set(gauge(self.node.qos0_bytes.load(Ordering::Relaxed)));
         metrics.hivemq.qos0_memory_max_bytes.set(gauge(self.node.settings.qos0_total_bytes_max));
+        metrics.hivemq.overload_level.set(i64::from(self.node.is_pressed()));
+        metrics.own.incomplete_packet_bytes.set(gauge(self.node.incomplete.used()));
         self.raft(metrics);
         let stats = self.storage.stats();
         metrics.own.set_flushes(stats.flushes, stats.flush_seconds_total);

@@ -21,6 +21,11 @@ impl KeepAlive {
         self.last_heard_ms = now_ms;
     }
 
+    /// Nobody listened for so long.
+    pub(super) fn pause(&mut self, paused_ms: u64) {
+        self.last_heard_ms = self.last_heard_ms.saturating_add(paused_ms);
+    }
+
     /// Monotonic ms; `None` never.
     pub(super) fn deadline_ms(&self) -> Option<u64> {
         (self.patience_ms > 0).then(|| self.last_heard_ms.saturating_add(self.patience_ms))
@@ -69,6 +74,8 @@ mod tests {
         assert_eq!(clock.deadline_ms(), Some(5_500));
         clock.restart(2_000);
         assert_eq!(clock.deadline_ms(), Some(6_500));
+        clock.pause(700);
+        assert_eq!(clock.deadline_ms(), Some(7_200));
         assert_eq!(KeepAlive::new(0, 1_000).deadline_ms(), None);
     }
 }
