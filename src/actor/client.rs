@@ -36,8 +36,14 @@ pub use partial::Room;
 /// Unsent bytes above which a socket counts as not writable, and below which it is writable again (spec/hivemq.md 2.4).
 const HIGH_WATER_BYTES: usize = 65_536;
 const LOW_WATER_BYTES: usize = 32_768;
-/// QoS 0 messages that may be put onto sockets which are not writable, of all connections of the node (spec/hivemq.md 2.4).
+/// QoS 0 messages that may be put onto sockets which are not writable, of all connections of the node (spec/hivemq.md 2.4), as long as no more
+/// bytes wait for one than may wait in its queue.
 const STUFFED_MAX: usize = 1000;
+
+/// Packets taken before others get their turn: a read can hold thousands of small ones.
+const TURN_PACKETS_MAX: usize = 512;
+/// Effects that gather before they are run.
+const EFFECTS_MAX: usize = 32;
 
 static NO_ROOM: RateLimited = RateLimited::new(Duration::from_secs(10));
 
@@ -58,6 +64,16 @@ pub enum ClientItem {
     Read,
     /// The last of what the queue handed out at once: it may hand out more.
     HandMore,
+}
+
+/// Whether the machine's timer ran out. The machine is told a moment later: what came in time may wait in the socket, unseen by a thread that
+/// was held up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimedOut {
+    No,
+    Seen,
+    /// A moment has passed.
+    Due,
 }
 
 /// The identity of a registered connection.
@@ -99,8 +115,9 @@ pub struct Client {
     write_failed: bool,
     /// Since when the client is not read though it might send, monotonic ms: the node has too much to do, or has read its share of bytes.
     held_since_ms: Option<u64>,
-    /// The machine's timer ran out; it is told when everything that came until then was read.
-    timed_out: bool,
+    timed_out: TimedOut,
+    /// Packets taken since others had their turn.
+    turn_packets: usize,
     /// The time of this turn, read once for all that is done in it.
     now: Now,
     /// Close when `out` is written.
@@ -151,7 +168,8 @@ impl Client {
             stuffed: 0,
             write_failed: false,
             held_since_ms: None,
-            timed_out: false,
+            timed_out: TimedOut::No,
+            turn_packets: 0,
             now,
             closing: false,
             gone: false,
@@ -177,7 +195,7 @@ impl Client {
         while !self.partial.is_empty() && !rest.is_empty() && !self.closing {
             // Only what completes the packet: what follows it need not be copied.
             let wanted =
-                if self.machine.wants_input() { self.partial.missing(self.machine.max_packet_size_bytes()) } else { usize::MAX };
+                if self.takes_packets() { self.partial.missing(self.machine.max_packet_size_bytes()) } else { usize::MAX };
             let (some, after) = rest.split_at(wanted.min(rest.len()));
             rest = after;
             self.keep(some, ctx);
@@ -208,7 +226,7 @@ impl Client {
     /// Packets straight out of the thread's buffer; returns the bytes used.
     fn on_slice(&mut self, bytes: &[u8], ctx: &mut Context<Self>) -> usize {
         let mut used = 0;
-        while !self.closing && self.machine.wants_input() {
+        while self.takes_packets() {
             let rest = bytes.get(used..).unwrap_or_default();
             match codec::frame(rest, self.machine.max_packet_size_bytes()) {
                 Ok(Some(frame)) if rest.len() >= frame.total_len() => {
@@ -228,7 +246,7 @@ impl Client {
 
     /// Packets out of what was kept.
     fn on_partial(&mut self, ctx: &mut Context<Self>) {
-        while !self.closing && self.machine.wants_input() && !self.partial.is_empty() {
+        while self.takes_packets() && !self.partial.is_empty() {
             match codec::frame(self.partial.bytes(), self.machine.max_packet_size_bytes()) {
                 Ok(Some(frame)) if self.partial.bytes().len() >= frame.total_len() => {
                     let packet = self.partial.take(frame.total_len());
@@ -245,7 +263,13 @@ impl Client {
         self.partial.tidy();
     }
 
+    /// Whether another packet may be taken in this turn.
+    fn takes_packets(&self) -> bool {
+        !self.closing && self.turn_packets < TURN_PACKETS_MAX && self.machine.wants_input()
+    }
+
     fn on_packet(&mut self, frame: codec::Frame, packet: bytes::Bytes, ctx: &mut Context<Self>) {
+        self.turn_packets += 1;
         // A first packet that is broken is looked at again for the version to answer in.
         let first = self.machine.protocol().is_none().then(|| packet.clone());
         match codec::decode(frame, packet, self.machine.protocol()) {
@@ -306,8 +330,12 @@ impl Client {
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }
             ClientItem::Timeout => {
-                self.timer_ms = 0;
-                self.timed_out = true;
+                // Deadlines move at every packet.
+                if self.machine.next_timeout().is_some_and(|due| due <= now.mono_ms) {
+                    self.timed_out = TimedOut::Seen;
+                } else {
+                    self.timer_ms = 0;
+                }
             }
             ClientItem::Read => self.read_again(),
             // Where it is not writable, `Writable` says so when it is.
@@ -340,6 +368,9 @@ impl Client {
 
     /// Takes a place for a QoS 0 message on a socket that is not writable.
     fn stuff(&mut self) -> bool {
+        if self.out.len() >= self.local.node().settings.queue.qos0_bytes_max {
+            return false;
+        }
         let stuffed = &self.local.node().stuffed;
         let free = stuffed.fetch_add(1, Ordering::Relaxed) < STUFFED_MAX;
         if free {
@@ -450,6 +481,12 @@ impl Client {
         }
     }
 
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
     /// Reads nothing until the node says so.
     fn hold(&mut self) {
         if self.held_since_ms.replace(self.now.mono_ms).is_none() {
@@ -538,6 +575,10 @@ impl Handler<Wake> for Client {
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {
             self.handle_item(item);
+            // What is put onto the socket decides on what follows.
+            if self.effects.len() >= EFFECTS_MAX {
+                self.run_effects(ctx);
+            }
         }
         if batch.capacity() <= 64 {
             self.batch = batch;

@@ -162,7 +162,10 @@ impl Queue {
 
     fn push(&mut self, delivery: Delivery, retained: bool) {
         let node = self.local.node();
-        if delivery.qos == QoS::AtMostOnce && node.qos0_bytes.load(Ordering::Relaxed) >= node.settings.qos0_total_bytes_max {
+        // What goes on at once needs no memory of the node's: slow readers cost the others nothing.
+        let waits = !self.writable || self.handing || self.grant.is_none() || self.waiting.qos0_bytes() >= BATCH_BYTES_MAX;
+        let full = waits && node.qos0_bytes.load(Ordering::Relaxed) >= node.settings.qos0_total_bytes_max;
+        if delivery.qos == QoS::AtMostOnce && full {
             self.raise_dropped(&delivery, DropReason::Qos0MemoryExceeded);
             return;
         }

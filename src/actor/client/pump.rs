@@ -10,7 +10,7 @@ use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
 use super::super::clock;
-use super::{Client, HIGH_WATER_BYTES};
+use super::{Client, HIGH_WATER_BYTES, TURN_PACKETS_MAX, TimedOut};
 
 /// The thread's read buffer.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -21,6 +21,8 @@ const LINGER: Duration = Duration::from_secs(5);
 /// How long, and how much, is read and thrown away after the last packet.
 const DRAIN: Duration = Duration::from_millis(500);
 const DRAIN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Between a timer and its effect: the socket's state is learnt anew.
+const MOMENT: Duration = Duration::from_millis(20);
 /// Read from a client that takes nothing, before it is said to be silent: enough for a PINGREQ behind what it sent before.
 const PROBE_BYTES: usize = 512;
 /// Unsent bytes with which a client is not probed any more: its answers would pile up.
@@ -82,7 +84,7 @@ impl Pump {
             // A peer that does not read its answers is not read either.
             return (0..READS_MAX).all(|_| client.writable && Self::read_once(client, READ_BUFFER_BYTES, ctx, cx) > 0);
         };
-        if !client.writable || !client.machine.wants_input() {
+        if !client.writable || !client.takes_packets() {
             return false;
         }
         // Once: then it is the others' turn, who may wait for the same bytes.
@@ -98,7 +100,7 @@ impl Pump {
 
     /// Reads up to `max` bytes; 0 where there is no more, for now or for good.
     fn read_once(client: &mut Client, max: usize, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) -> usize {
-        if client.closing || client.gone || !client.machine.wants_input() {
+        if client.gone || !client.takes_packets() {
             return 0;
         }
         let outcome = READ_BUFFER.with_borrow_mut(|buffer| {
@@ -147,13 +149,21 @@ impl ActorFuture<Client> for Pump {
         if client.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             client.waker = Some(cx.waker().clone());
         }
+        client.turn_packets = 0;
         client.poll_deferred(ctx, cx);
-        // What was kept while the machine wanted no input.
+        // What was kept while the machine wanted no input, or after many packets.
         if !client.partial.is_empty() && !client.gone && client.machine.wants_input() {
             client.on_partial(ctx);
         }
         let mut more = false;
-        let timed_out = std::mem::take(&mut client.timed_out);
+        let timed_out = std::mem::replace(&mut client.timed_out, TimedOut::No);
+        if timed_out == TimedOut::Seen {
+            ctx.run_later(MOMENT, |client, _| {
+                client.timer_ms = 0;
+                client.timed_out = TimedOut::Due;
+                client.wake();
+            });
+        }
         if !client.closing && !client.gone {
             if client.held_since_ms.is_some() {
                 // Its turn comes with `ClientItem::Read`.
@@ -162,7 +172,8 @@ impl ActorFuture<Client> for Pump {
             } else {
                 more = Self::read(client, ctx, cx);
             }
-            if timed_out && !client.is_held() {
+            more |= client.turn_packets >= TURN_PACKETS_MAX;
+            if timed_out == TimedOut::Due && !client.is_held() {
                 Self::check_timer(client, ctx, cx);
             }
         }
