@@ -201,6 +201,14 @@ impl Node {
         kill_process(pid, signal).expect("the process can be signalled");
     }
 
+    /// Resident memory of the process, bytes.
+    pub fn resident_bytes(&self) -> usize {
+        let pid = self.process.as_ref().unwrap_or_else(|| panic!("{} does not run", self.name)).id();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells it");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+    }
+
     fn child(&mut self) -> &mut Child {
         self.process.as_mut().unwrap_or_else(|| panic!("{} does not run", self.name))
     }
