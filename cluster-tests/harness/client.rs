@@ -47,6 +47,7 @@ pub struct Client {
     pub auto_ack: bool,
     /// How long to wait for a packet to be taken, an acknowledgement or a message.
     pub patience: Duration,
+    byte_by_byte: bool,
     /// SUBACKs, UNSUBACKs and what nobody waited for.
     answers: Vec<Packet>,
     /// The DISCONNECT that the broker sent.
@@ -71,6 +72,7 @@ impl Client {
             session: Session::default(),
             auto_ack: true,
             patience: SOON,
+            byte_by_byte: false,
             answers: Vec::new(),
             disconnect: None,
         })
@@ -101,6 +103,7 @@ impl Client {
             Err(gone) => return Err((socket(gone), session)),
         };
         client.auto_ack = options.auto_ack;
+        client.byte_by_byte = options.byte_by_byte;
         if let Err(gone) = client.send(&options.packet()).await {
             return Err((socket(gone), session));
         }
@@ -142,11 +145,17 @@ impl Client {
     }
 
     pub async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Gone> {
-        match tokio::time::timeout(self.patience, self.stream.write_all(bytes)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Gone::Closed(error.to_string())),
-            Err(_) => Err(Gone::Timeout),
+        for chunk in bytes.chunks(if self.byte_by_byte { 1 } else { usize::MAX }) {
+            match tokio::time::timeout(self.patience, self.stream.write_all(chunk)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(Gone::Closed(error.to_string())),
+                Err(_) => return Err(Gone::Timeout),
+            }
+            if self.byte_by_byte {
+                tokio::task::yield_now().await;
+            }
         }
+        Ok(())
     }
 
     /// The next packet as it comes, without any reaction to it.

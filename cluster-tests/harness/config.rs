@@ -30,6 +30,9 @@ pub struct ClusterConfig {
     pub shards: u16,
 }
 
+/// Tests storm; those of the connect rate have listeners of their own.
+const ANY_RATE: &str = "<connect-overload-protection><enabled>false</enabled></connect-overload-protection>";
+
 /// The default number of shards.
 pub const SHARDS: u16 = 6;
 
@@ -55,7 +58,7 @@ impl Config {
     pub fn xml(&self) -> String {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<hivemq>\n<listeners>\n");
         for (kind, port) in [("tcp-listener", self.mqtt_port), ("websocket-listener", self.websocket_port)] {
-            _ = writeln!(xml, "<{kind}><port>{port}</port><bind-address>127.0.0.1</bind-address></{kind}>");
+            _ = writeln!(xml, "<{kind}><port>{port}</port><bind-address>127.0.0.1</bind-address>{ANY_RATE}</{kind}>");
         }
         _ = writeln!(xml, "{}</listeners>", self.listeners);
         _ = writeln!(xml, "<http><port>{}</port><bind-address>127.0.0.1</bind-address></http>", self.http_port);

@@ -202,13 +202,19 @@ impl Node {
     }
 
     /// The most memory the process ever held, and what it holds now, in bytes.
-    pub fn memory_bytes(&mut self) -> (usize, usize) {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child().id())).expect("the process runs");
+    pub fn memory_bytes(&self) -> (usize, usize) {
+        let pid = self.process.as_ref().unwrap_or_else(|| panic!("{} does not run", self.name)).id();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
         let of = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of the status");
             line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
         };
         (of("VmHWM:"), of("VmRSS:"))
+    }
+
+    /// Resident memory of the process, bytes.
+    pub fn resident_bytes(&self) -> usize {
+        self.memory_bytes().1
     }
 
     fn child(&mut self) -> &mut Child {

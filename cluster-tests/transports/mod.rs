@@ -1,5 +1,6 @@
 //! Every way a client can reach the broker: TCP, TLS, WebSocket, WebSocket over TLS, each with and without a proxy in front.
 
+mod edges;
 pub mod pki;
 pub mod relay;
 
@@ -28,7 +29,7 @@ const V2_TLS: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x19\xC0\x00\x02\x01\x0A
     \x20\x00\x0A\x03\x00\x00\x00\x00\x22\x00\x02cn";
 const CONNECT_5: &[u8] = &[0x10, 0x0F, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0, 0, 2, b'w', b's'];
 /// What a node prints of its listeners.
-const KINDS: [&str; 4] = ["TCP Listener", "TCP Listener with TLS", "Websocket Listener", "Websocket Listener with TLS"];
+pub const KINDS: [&str; 4] = ["TCP Listener", "TCP Listener with TLS", "Websocket Listener", "Websocket Listener with TLS"];
 /// The broker looks for changed files every 10 s.
 const RELOAD: Duration = Duration::from_secs(40);
 
@@ -38,7 +39,7 @@ fn start(pki: &Pki, client_authentication: &str) -> Node {
 }
 
 /// `patience`: how long a client may take for a TLS handshake, a PROXY header, a WebSocket upgrade and its CONNECT, each.
-fn config(pki: &Pki, client_authentication: &str, patience: Duration) -> Config {
+pub fn config(pki: &Pki, client_authentication: &str, patience: Duration) -> Config {
     let patience = patience.as_millis();
     let directory = pki.path().display();
     let tls = format!(
@@ -60,13 +61,13 @@ fn config(pki: &Pki, client_authentication: &str, patience: Duration) -> Config 
 }
 
 /// The last listener of a kind.
-pub(crate) fn address(node: &Node, kind: &str) -> SocketAddr {
+pub fn address(node: &Node, kind: &str) -> SocketAddr {
     let stdout = node.stdout();
     let line = |line: &str| line.trim().strip_prefix(kind).and_then(|rest| rest.trim().parse().ok());
     stdout.lines().filter_map(line).next_back().unwrap_or_else(|| panic!("no {kind} in {stdout}"))
 }
 
-fn way(kind: &str, pki: &Pki, identity: Option<(&str, &[&str])>) -> Way {
+pub fn way(kind: &str, pki: &Pki, identity: Option<(&str, &[&str])>) -> Way {
     Way {
         tls: kind.ends_with("TLS").then(|| pki.client(identity)),
         fragment: kind.starts_with("Websocket").then_some(1000),

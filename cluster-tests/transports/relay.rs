@@ -33,6 +33,11 @@ impl Way {
             stream.write_all(chunk).await?;
             tokio::task::yield_now().await;
         }
+        self.go_on(stream).await
+    }
+
+    /// The rest of the way, behind the header.
+    pub async fn go_on(&self, stream: TcpStream) -> std::io::Result<Box<dyn Wire>> {
         let stream: Box<dyn Wire> = match &self.tls {
             None => Box::new(stream),
             Some(tls) => Box::new(tls.connect(ServerName::try_from("localhost").expect("a name"), stream).await?),

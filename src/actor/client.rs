@@ -5,13 +5,15 @@
 
 mod effects;
 mod login;
+mod partial;
 mod pump;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use bytes::{Buf, BytesMut};
@@ -23,21 +25,32 @@ use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, S
 use crate::replica::{ConnectionRef, ShardId};
 use crate::session::{Effect, Machine, Now};
 use crate::signal::{ConnectionFacts, Initiator};
+use crate::telemetry::RateLimited;
 
-use super::clock;
 use super::gate::Login;
 use super::hub::{ClientMail, Local};
 use super::inbox::{Inbox, Mail, Wake};
 use super::queue::QueueItem;
 use super::transport::{Accepted, Transport};
+use super::{clock, holding};
+use partial::Partial;
+pub use partial::Room;
 
 /// Payload bytes of one client that may wait to be stored: one message of the largest size does not stop the reading, two do.
 const STORING_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Unsent bytes above which a socket counts as not writable, and below which it is writable again (spec/hivemq.md 2.4).
 const HIGH_WATER_BYTES: usize = 65_536;
 const LOW_WATER_BYTES: usize = 32_768;
-/// Packets up to this size are copied out of a buffer that holds several.
-const COPY_BYTES_MAX: usize = 65_536;
+/// QoS 0 messages that may be put onto sockets which are not writable, of all connections of the node (spec/hivemq.md 2.4), as long as no more
+/// bytes wait for one than may wait in its queue.
+const STUFFED_MAX: usize = 1000;
+
+/// Packets taken before others get their turn: a read can hold thousands of small ones.
+const TURN_PACKETS_MAX: usize = 512;
+/// Effects that gather before they are run.
+const EFFECTS_MAX: usize = 32;
+
+static NO_ROOM: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// What a client is told by its hub and its queue.
 #[derive(Debug)]
@@ -56,6 +69,20 @@ pub enum ClientItem {
         done: oneshot::Sender<()>,
     },
     Timeout,
+    /// It may be read again.
+    Read,
+    /// The last of what the queue handed out at once: it may hand out more.
+    HandMore,
+}
+
+/// Whether the machine's timer ran out. The machine is told a moment later: what came in time may wait in the socket, unseen by a thread that
+/// was held up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimedOut {
+    No,
+    Seen,
+    /// A moment has passed.
+    Due,
 }
 
 /// The identity of a registered connection.
@@ -81,7 +108,7 @@ pub struct Client {
     batch: Vec<ClientItem>,
     effects: Vec<Effect>,
     /// Bytes of a packet that is not complete yet.
-    partial: BytesMut,
+    partial: Partial,
     out: BytesMut,
     /// Deliveries that came while the send quota was used up (by shared subscriptions), in order.
     held: VecDeque<Delivery>,
@@ -97,6 +124,15 @@ pub struct Client {
     /// The reactor has looked at the socket since the first of them came.
     settle_due: bool,
     writable: bool,
+    /// QoS 0 messages put onto the socket since it is not writable.
+    stuffed: usize,
+    /// A write outside the pump failed.
+    write_failed: bool,
+    /// Since when the client is not read though it might send, monotonic ms: the node has too much to do, or has read its share of bytes.
+    held_since_ms: Option<u64>,
+    timed_out: TimedOut,
+    /// Packets taken since others had their turn.
+    turn_packets: usize,
     /// The time of this turn, read once for all that is done in it.
     now: Now,
     /// Close when `out` is written.
@@ -139,7 +175,7 @@ impl Client {
             inbox: Arc::clone(&inbox),
             batch: Vec::new(),
             effects: Vec::new(),
-            partial: BytesMut::new(),
+            partial: Partial::new(Arc::clone(&node.incomplete)),
             out: BytesMut::new(),
             held: VecDeque::new(),
             shared: Vec::new(),
@@ -149,6 +185,11 @@ impl Client {
             settling: Vec::new(),
             settle_due: false,
             writable: true,
+            stuffed: 0,
+            write_failed: false,
+            held_since_ms: None,
+            timed_out: TimedOut::No,
+            turn_packets: 0,
             now,
             closing: false,
             gone: false,
@@ -171,21 +212,42 @@ impl Client {
     fn on_bytes(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
         self.local.node().metrics.transferred(bytes.len(), 0);
         self.machine.handle_bytes(self.now);
-        if self.partial.is_empty() {
-            let used = self.on_slice(bytes, ctx);
-            if !self.closing {
-                self.partial.extend_from_slice(bytes.get(used..).unwrap_or_default());
-            }
-        } else {
-            self.partial.extend_from_slice(bytes);
+        let mut rest = bytes;
+        while !self.partial.is_empty() && !rest.is_empty() && !self.closing {
+            // Only what completes the packet: what follows it need not be copied.
+            let wanted =
+                if self.takes_packets() { self.partial.missing(self.machine.max_packet_size_bytes()) } else { usize::MAX };
+            let (some, after) = rest.split_at(wanted.min(rest.len()));
+            rest = after;
+            self.keep(some, ctx);
             self.on_partial(ctx);
         }
+        let used = self.on_slice(rest, ctx);
+        if !self.closing {
+            self.keep(rest.get(used..).unwrap_or_default(), ctx);
+        }
+    }
+
+    /// Keeps bytes of a packet that is not complete, if there is room for them in the node.
+    fn keep(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
+        if self.partial.append(bytes, self.machine.max_packet_size_bytes()) {
+            return;
+        }
+        crate::warn_limited!(
+            NO_ROOM,
+            peer = ?self.accepted.peer,
+            "a client is closed: incomplete packets fill restrictions/max-incomplete-packet-memory"
+        );
+        self.partial.take_all();
+        let reason = "the node has no room for more incomplete packets";
+        self.machine.disconnect(ReasonCode::QuotaExceeded, reason, true, self.now, &mut self.effects);
+        self.run_effects(ctx);
     }
 
     /// Packets straight out of the thread's buffer; returns the bytes used.
     fn on_slice(&mut self, bytes: &[u8], ctx: &mut Context<Self>) -> usize {
         let mut used = 0;
-        while !self.closing && self.machine.wants_input() {
+        while self.takes_packets() {
             let rest = bytes.get(used..).unwrap_or_default();
             match codec::frame(rest, self.machine.max_packet_size_bytes()) {
                 Ok(Some(frame)) if rest.len() >= frame.total_len() => {
@@ -205,34 +267,30 @@ impl Client {
 
     /// Packets out of what was kept.
     fn on_partial(&mut self, ctx: &mut Context<Self>) {
-        while !self.closing && self.machine.wants_input() && !self.partial.is_empty() {
-            match codec::frame(&self.partial, self.machine.max_packet_size_bytes()) {
-                Ok(Some(frame)) if self.partial.len() >= frame.total_len() => {
-                    let total = frame.total_len();
-                    // A slice would pin the whole buffer for as long as a topic or a client id of this packet lives.
-                    let packet = if total <= COPY_BYTES_MAX {
-                        let copy = bytes::Bytes::copy_from_slice(self.partial.get(..total).unwrap_or_default());
-                        self.partial.advance(total);
-                        copy
-                    } else {
-                        self.partial.split_to(total).freeze()
-                    };
+        while self.takes_packets() && !self.partial.is_empty() {
+            match codec::frame(self.partial.bytes(), self.machine.max_packet_size_bytes()) {
+                Ok(Some(frame)) if self.partial.bytes().len() >= frame.total_len() => {
+                    let packet = self.partial.take(frame.total_len());
                     self.on_packet(frame, packet, ctx);
                 }
                 Ok(_) => break,
                 Err(error) => {
-                    let bytes = std::mem::take(&mut self.partial);
+                    let bytes = self.partial.take_all();
                     self.on_decode_error(&error, &bytes, ctx);
                     break;
                 }
             }
         }
-        if self.partial.is_empty() {
-            self.partial = BytesMut::new();
-        }
+        self.partial.tidy();
+    }
+
+    /// Whether another packet may be taken in this turn.
+    fn takes_packets(&self) -> bool {
+        !self.closing && self.turn_packets < TURN_PACKETS_MAX && self.machine.wants_input()
     }
 
     fn on_packet(&mut self, frame: codec::Frame, packet: bytes::Bytes, ctx: &mut Context<Self>) {
+        self.turn_packets += 1;
         // A first packet that is broken is looked at again for the version to answer in.
         let first = self.machine.protocol().is_none().then(|| packet.clone());
         match codec::decode(frame, packet, self.machine.protocol()) {
@@ -294,17 +352,24 @@ impl Client {
             }
             ClientItem::Settle { done } => self.settling.push(done),
             ClientItem::Timeout => {
-                // Another may be set behind this one: only what this connection waits for is over.
-                if now.mono_ms >= self.timer_ms {
-                    self.timer_ms = 0;
-                }
                 if self.stores_much() {
                     // What the client sends meanwhile is not read: that is not its silence.
                     self.machine.handle_bytes(now);
                 }
-                self.machine.handle_timeout(now, &mut self.effects);
-                self.count_login_timeout();
+                // Deadlines move at every packet.
+                if self.machine.next_timeout().is_some_and(|due| due <= now.mono_ms) {
+                    self.timed_out = TimedOut::Seen;
+                } else if now.mono_ms >= self.timer_ms {
+                    // Another may be set behind this one: only what this connection waits for is over.
+                    self.timer_ms = 0;
+                }
             }
+            ClientItem::Read => self.read_again(),
+            // Where it is not writable, `Writable` says so when it is.
+            ClientItem::HandMore if self.writable => {
+                self.local.post_existing(self.connection.connection, QueueItem::HandMore);
+            }
+            ClientItem::HandMore => {}
         }
     }
 
@@ -315,7 +380,7 @@ impl Client {
 
     fn deliver(&mut self, delivery: Delivery) {
         if delivery.qos != QoS::AtMostOnce {
-            if !self.held.is_empty() || self.machine.send_quota() == 0 {
+            if !self.held.is_empty() || !self.writable || self.machine.send_quota() == 0 {
                 self.held.push_back(delivery);
                 return;
             }
@@ -326,14 +391,35 @@ impl Client {
             if !self.machine.deliver(delivery, self.now, &mut self.effects) {
                 self.held.extend(kept);
             }
+        } else if !self.writable && !self.stuff() {
+            self.not_writable(&delivery);
         } else if !self.machine.deliver(delivery, self.now, &mut self.effects) {
             tracing::debug!("a QoS 0 message came before the connection was registered");
         }
     }
 
-    /// Sends what was held back for lack of quota.
+    /// Takes a place for a QoS 0 message on a socket that is not writable.
+    fn stuff(&mut self) -> bool {
+        if self.out.len() >= self.local.node().settings.queue.qos0_bytes_max {
+            return false;
+        }
+        let stuffed = &self.local.node().stuffed;
+        let free = stuffed.fetch_add(1, Ordering::Relaxed) < STUFFED_MAX;
+        if free {
+            self.stuffed += 1;
+        } else {
+            stuffed.fetch_sub(1, Ordering::Relaxed);
+        }
+        free
+    }
+
+    fn unstuff(&mut self) {
+        self.local.node().stuffed.fetch_sub(std::mem::take(&mut self.stuffed), Ordering::Relaxed);
+    }
+
+    /// Sends what was held back for lack of quota or of a writable socket.
     fn deliver_held(&mut self) {
-        while self.machine.send_quota() > 0 {
+        while self.writable && self.machine.send_quota() > 0 {
             let Some(delivery) = self.held.pop_front() else { break };
             if let Source::Queue { seq } = delivery.source {
                 self.sent_seq = self.sent_seq.max(seq);
@@ -357,15 +443,51 @@ impl Client {
         }
         codec::encode(packet, version, &mut self.out);
         if self.writable && self.out.len() > HIGH_WATER_BYTES {
-            self.set_writable(false);
+            // A long turn is no slow reader: what the socket takes goes first.
+            self.write_early();
+            if self.out.len() > HIGH_WATER_BYTES {
+                self.set_writable(false);
+            }
         }
+    }
+
+    /// Writes before the pump's turn.
+    fn write_early(&mut self) {
+        let Some(waker) = self.waker.clone() else { return };
+        if !self.write_out(&mut TaskContext::from_waker(&waker)) {
+            self.write_failed = true;
+        }
+    }
+
+    /// Writes what the socket takes; false where it failed.
+    fn write_out(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        while !self.out.is_empty() {
+            match self.transport.poll_write(cx, &self.out) {
+                Poll::Ready(Ok(0)) => return false,
+                Poll::Ready(Ok(count)) => {
+                    self.local.node().metrics.transferred(0, count);
+                    self.out.advance(count);
+                    if !self.writable {
+                        // Not read because of what it has to take first, and taking it.
+                        self.machine.handle_unheard(self.now);
+                    }
+                }
+                Poll::Ready(Err(error)) => {
+                    tracing::debug!(peer = ?self.accepted.peer, %error, "cannot write");
+                    return false;
+                }
+                Poll::Pending => break,
+            }
+        }
+        true
     }
 
     fn set_writable(&mut self, writable: bool) {
         self.writable = writable;
         let gauge = &self.local.node().metrics.hivemq.not_writable_current;
         if writable {
-            gauge.dec()
+            gauge.dec();
+            self.unstuff();
         } else {
             gauge.inc()
         }
@@ -384,6 +506,9 @@ impl Client {
 
     /// Keeps one timer of the arbiter for the machine's next deadline. Deadlines move at every packet; the timer follows when it fires.
     fn schedule(&mut self) {
+        if self.is_held() {
+            return; // its clock stands still
+        }
         if let Some(due) = self.machine.next_timeout()
             && (self.timer_ms == 0 || due < self.timer_ms)
         {
@@ -395,6 +520,38 @@ impl Client {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
+    }
+
+    /// Reads nothing until the node says so.
+    fn hold(&mut self) {
+        if self.held_since_ms.replace(self.now.mono_ms).is_none() {
+            self.local.node().metrics.hivemq.backpressure_active.inc();
+            holding::wait_for_turn(&self.local, self.connection.connection);
+        }
+    }
+
+    fn read_again(&mut self) {
+        if let Some(since_ms) = self.held_since_ms.take() {
+            self.local.node().metrics.hivemq.backpressure_active.dec();
+            self.machine.handle_pause(self.now.mono_ms.saturating_sub(since_ms));
+        }
+    }
+
+    /// Whether the client is not read, and its clock stands still. Time to send a CONNECT is given once.
+    fn is_held(&self) -> bool {
+        self.held_since_ms.is_some() && self.machine.protocol().is_some()
+    }
+
+    /// The end of an actor, however it comes.
+    fn settle(&mut self) {
+        let hivemq = &self.local.node().metrics.hivemq;
+        if !self.writable {
+            hivemq.not_writable_current.dec();
+        }
+        if self.held_since_ms.take().is_some() {
+            hivemq.backpressure_active.dec();
+        }
+        self.unstuff();
     }
 
     fn now_stop(&mut self, ctx: &mut Context<Self>) {
@@ -423,9 +580,7 @@ impl Actor for Client {
         if self.counted {
             node.metrics.connection_closed(self.ended.0, self.ended.1);
         }
-        if !self.writable {
-            node.metrics.hivemq.not_writable_current.dec();
-        }
+        self.settle();
     }
 }
 
@@ -441,6 +596,7 @@ impl Drop for Client {
         if self.counted {
             self.local.node().metrics.connection_closed(Initiator::Unspecified, None);
         }
+        self.settle();
         self.fail();
     }
 }
@@ -454,6 +610,10 @@ impl Handler<Wake> for Client {
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {
             self.handle_item(item);
+            // What is put onto the socket decides on what follows.
+            if self.effects.len() >= EFFECTS_MAX {
+                self.run_effects(ctx);
+            }
         }
         if batch.capacity() <= 64 {
             self.batch = batch;

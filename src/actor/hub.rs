@@ -19,6 +19,7 @@ use crate::replica::{ConnectionRef, ShardId, State};
 use super::client::{Client, ClientItem};
 use super::clock;
 use super::essential::Essential;
+use super::holding::Holding;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
 use super::queue::{Queue, QueueItem};
@@ -85,11 +86,12 @@ pub struct Local {
     arbiter: usize,
     clients: RefCell<AHashMap<u64, LocalClient>>,
     timers: RefCell<Timers>,
+    pub(super) holding: Holding,
 }
 
 impl Local {
     pub fn new(node: Arc<Node>, arbiter: usize) -> Rc<Self> {
-        Rc::new(Self { node, arbiter, clients: RefCell::default(), timers: RefCell::default() })
+        Rc::new(Self { node, arbiter, clients: RefCell::default(), timers: RefCell::default(), holding: Holding::default() })
     }
 
     pub fn node(&self) -> &Arc<Node> {
@@ -149,7 +151,7 @@ impl Local {
         self.timers.borrow_mut().set(connection, due_ms, now_ms)
     }
 
-    fn mail(&self, connection: u64) -> Option<ClientMail> {
+    pub(super) fn mail(&self, connection: u64) -> Option<ClientMail> {
         self.clients.borrow().get(&connection).map(|c| c.mail.clone())
     }
 

@@ -9,6 +9,7 @@ pub mod congestion;
 pub mod endings;
 pub mod essential;
 pub mod gate;
+pub mod holding;
 pub mod hooks;
 pub mod hub;
 pub mod inbox;
@@ -21,6 +22,7 @@ pub mod retained;
 pub mod settle;
 pub mod shared_subscription;
 pub mod signal_bus;
+pub mod throttle;
 pub mod timers;
 pub mod transport;
 

@@ -12,6 +12,7 @@ use crate::routing::Table;
 use crate::session::SessionSettings;
 use crate::telemetry::metrics::Metrics;
 
+use super::client::Room;
 use super::congestion::Congestion;
 use super::gate::Gate;
 use super::hub::HubMail;
@@ -20,6 +21,7 @@ use super::render::Renderer;
 use super::settle::Asked;
 use super::shared_subscription::Groups;
 use super::signal_bus::SignalBus;
+use super::throttle::Throttle;
 
 /// Settings the actors need.
 #[derive(Debug, Clone)]
@@ -28,6 +30,10 @@ pub struct NodeSettings {
     pub queue: QueueLimits,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_total_bytes_max: usize,
+    /// Bytes held for packets of which not all has come, of all connections.
+    pub incomplete_bytes_max: usize,
+    /// Read from all clients together; 0 = any number.
+    pub inbound_bytes_per_s: u64,
     pub max_connections: Option<u64>,
 }
 
@@ -43,6 +49,12 @@ pub struct Node {
     pub settling: Asked,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
+    /// For packets of which not all has come.
+    pub incomplete: Arc<Room>,
+    /// QoS 0 messages that were put onto sockets which were not writable, and still wait there.
+    pub stuffed: AtomicUsize,
+    /// `None`: clients are read as fast as they send.
+    pub throttle: Option<Throttle>,
     pub connections: AtomicU64,
     /// `None`: everybody is let in.
     gate: Option<Arc<Gate>>,
@@ -57,6 +69,8 @@ pub struct Node {
 impl Node {
     pub fn new(settings: NodeSettings, metrics: Arc<Metrics>, renderer: Arc<dyn Renderer>) -> Self {
         Self {
+            throttle: Throttle::new(settings.inbound_bytes_per_s),
+            incomplete: Arc::new(Room::new(settings.incomplete_bytes_max)),
             settings,
             routing: Table::new(),
             metrics,
@@ -66,6 +80,7 @@ impl Node {
             congestion: Arc::default(),
             settling: Asked::default(),
             qos0_bytes: AtomicUsize::new(0),
+            stuffed: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             gate: None,
             cluster: OnceLock::new(),
@@ -158,6 +173,11 @@ impl Node {
     /// Whether so much waits for the arbiters that publishers should not be read for a moment.
     pub fn is_pressed(&self) -> bool {
         self.hubs().iter().any(|hub| hub.len() > PRESSED_ITEMS)
+    }
+
+    /// Whether clients are not read for the moment.
+    pub fn holds_clients(&self) -> bool {
+        self.is_pressed() || self.is_stale()
     }
 
     /// Whether what clients send must wait: this node was stopped for a moment, and does not know yet what others acknowledged meanwhile.

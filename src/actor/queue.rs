@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 
-use crate::mqtt::{Delivery, QoS, Source};
+use crate::mqtt::{Delivery, Message, QoS, Source};
 use crate::queue::{ClientQueue, Pop, Push};
 use crate::replica::command::QueueStep;
 use crate::replica::session::QueueEntry;
@@ -25,6 +25,10 @@ use super::inbox::{Inbox, Mail, Wake};
 
 /// Entries read from the replica at a time.
 const READ_MAX: usize = 64;
+
+/// What is handed to the client at once; more when that is on the socket. It bounds what a socket that takes no more is left with.
+const BATCH_MESSAGES_MAX: usize = 512;
+const BATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// Before the replica is looked at again for acknowledgements that are on their way.
 const AHEAD_PAUSE: Duration = Duration::from_millis(2);
@@ -44,9 +48,29 @@ pub enum QueueItem {
     Completed(usize),
     /// The socket takes more, or does not.
     Writable(bool),
+    /// The client is done with what was handed out.
+    HandMore,
     /// Look for expired messages.
     Tick,
     Stop,
+}
+
+/// What is handed out in one turn.
+#[derive(Default)]
+struct Batch {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Batch {
+    fn add(&mut self, message: Option<&Message>) {
+        self.messages += 1;
+        self.bytes += message.map_or(0, Message::size_bytes);
+    }
+
+    fn is_full(&self) -> bool {
+        self.messages >= BATCH_MESSAGES_MAX || self.bytes >= BATCH_BYTES_MAX
+    }
 }
 
 /// What a look at the replicated queue gave.
@@ -73,6 +97,8 @@ pub struct Queue {
     /// Deliveries of QoS above 0 handed out and not done with.
     outstanding: usize,
     writable: bool,
+    /// The client has a full batch.
+    handing: bool,
     connection: u64,
     /// A look at the replica is due.
     looking: bool,
@@ -97,6 +123,7 @@ impl Queue {
             may_have_entries: false,
             outstanding: 0,
             writable: true,
+            handing: false,
             connection,
             looking: false,
             congested: false,
@@ -114,7 +141,11 @@ impl Queue {
             QueueItem::Queued => self.may_have_entries = true,
             QueueItem::Grant(grant) => self.granted(grant),
             QueueItem::Completed(count) => self.outstanding = self.outstanding.saturating_sub(count),
-            QueueItem::Writable(writable) => self.writable = writable,
+            QueueItem::Writable(writable) => {
+                self.writable = writable;
+                self.handing = false;
+            }
+            QueueItem::HandMore => self.handing = false,
             QueueItem::Tick => self.expire(),
             QueueItem::Stop => ctx.stop(),
         }
@@ -131,7 +162,10 @@ impl Queue {
 
     fn push(&mut self, delivery: Delivery, retained: bool) {
         let node = self.local.node();
-        if delivery.qos == QoS::AtMostOnce && node.qos0_bytes.load(Ordering::Relaxed) >= node.settings.qos0_total_bytes_max {
+        // What goes on at once needs no memory of the node's: slow readers cost the others nothing.
+        let waits = !self.writable || self.handing || self.grant.is_none() || self.waiting.qos0_bytes() >= BATCH_BYTES_MAX;
+        let full = waits && node.qos0_bytes.load(Ordering::Relaxed) >= node.settings.qos0_total_bytes_max;
+        if delivery.qos == QoS::AtMostOnce && full {
             self.raise_dropped(&delivery, DropReason::Qos0MemoryExceeded);
             return;
         }
@@ -147,7 +181,7 @@ impl Queue {
     /// Tells publishers when the queue is half full, and when it is clearly below again.
     fn tell_congestion(&mut self) {
         let limit = self.local.node().settings.queue.max_queue_size as usize;
-        let waiting = self.waiting.len();
+        let waiting = self.waiting.counted_len();
         let congested = if self.congested { waiting > limit * 3 / 8 } else { waiting > limit / 2 };
         if congested != self.congested {
             self.congested = congested;
@@ -181,21 +215,23 @@ impl Queue {
     /// Hands out what the window and the socket take.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         let Some(grant) = &self.grant else { return };
-        if !self.writable {
+        if !self.writable || self.handing {
             return;
         }
         let window = grant.window;
+        let mut batch = Batch::default();
         if self.may_have_entries && self.outstanding < window {
-            self.pump_entries(window - self.outstanding, ctx);
+            self.pump_entries(window - self.outstanding, &mut batch, ctx);
         }
         let now_ms = clock::wall_ms();
         let before = self.waiting.qos0_bytes();
-        loop {
+        while !batch.is_full() {
             match self.waiting.pop(window.saturating_sub(self.outstanding), now_ms) {
                 Pop::Deliver(delivery) => {
                     if delivery.qos != QoS::AtMostOnce {
                         self.outstanding += 1;
                     }
+                    batch.add(Some(&delivery.message));
                     self.client.post(ClientItem::Deliver(delivery));
                 }
                 Pop::Expired(delivery) => self.raise_expired(&delivery, now_ms),
@@ -203,9 +239,13 @@ impl Queue {
             }
         }
         self.account(before);
+        if batch.is_full() {
+            self.handing = true;
+            self.client.post(ClientItem::HandMore);
+        }
     }
 
-    fn pump_entries(&mut self, room: usize, ctx: &mut Context<Self>) {
+    fn pump_entries(&mut self, room: usize, batch: &mut Batch, ctx: &mut Context<Self>) {
         let Some(grant) = self.grant.clone() else { return };
         let want = room.min(READ_MAX);
         let cursor = self.cursor;
@@ -220,6 +260,11 @@ impl Queue {
             });
         }
         for entry in entries {
+            if batch.is_full() {
+                self.may_have_entries = true;
+                break;
+            }
+            batch.add(entry.message.as_deref());
             self.cursor = entry.seq;
             self.outstanding += 1;
             self.client.post(self.item_of(entry));

@@ -112,6 +112,7 @@ impl Supervisor {
                 if let Some(message) = self.renderer.render(&signal, now_ms, true) {
                     self.publish(&message);
                 }
+                self.client.signal_handled(&signal);
             }
             BusItem::Outbox { event, count } => {
                 if let Some(message) = self.renderer.render_outbox(&event, now_ms, count) {

@@ -89,6 +89,8 @@ impl Sampled for Sampler {
         let aliases = &self.node.settings.session.alias_memory;
         metrics.hivemq.topic_alias_count.set(gauge(aliases.count()));
         metrics.hivemq.topic_alias_memory_bytes.set(gauge(aliases.used_bytes()));
+        metrics.hivemq.overload_level.set(i64::from(self.node.is_pressed()));
+        metrics.own.incomplete_packet_bytes.set(gauge(self.node.incomplete.used()));
         self.raft(metrics);
         let stats = self.storage.stats();
         metrics.own.set_flushes(stats.flushes, stats.flush_seconds_total);

@@ -15,8 +15,8 @@ use crate::session::{AliasMemory, KeepAlivePolicy, RefuseConnections, ServerRefe
 const MAX_INFLIGHT: u16 = 50;
 /// QoS 0 bytes that may wait for one client (spec/hivemq.md 2.3).
 const QOS0_CLIENT_BYTES_MAX: usize = 5_242_880;
-/// QoS 0 bytes of all clients where the memory of the machine is not known.
-const QOS0_TOTAL_BYTES_FALLBACK: usize = 256 * 1024 * 1024;
+/// Taken for a quarter of the memory where that of the machine is not known, bytes.
+const MEMORY_QUARTER_FALLBACK: usize = 256 * 1024 * 1024;
 
 pub(super) fn node(settings: &Settings) -> NodeSettings {
     NodeSettings {
@@ -26,7 +26,9 @@ pub(super) fn node(settings: &Settings) -> NodeSettings {
             discard_oldest: settings.mqtt.discard_oldest,
             qos0_bytes_max: QOS0_CLIENT_BYTES_MAX,
         },
-        qos0_total_bytes_max: memory_limit_bytes().map_or(QOS0_TOTAL_BYTES_FALLBACK, |bytes| bytes / 4),
+        qos0_total_bytes_max: settings.restrictions.max_qos0_memory.unwrap_or_else(quarter_of_memory),
+        incomplete_bytes_max: settings.restrictions.max_incomplete_packet_memory.unwrap_or_else(quarter_of_memory),
+        inbound_bytes_per_s: settings.restrictions.incoming_bandwidth_throttling,
         max_connections: settings.restrictions.max_connections,
     }
 }
@@ -97,6 +99,10 @@ pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
         election_min_ms: cluster.election_timeout_min_ms,
         election_max_ms: cluster.election_timeout_max_ms,
     }
+}
+
+fn quarter_of_memory() -> usize {
+    memory_limit_bytes().map_or(MEMORY_QUARTER_FALLBACK, |bytes| bytes / 4)
 }
 
 /// The memory this process may use: the control group's limit, else the machine's.

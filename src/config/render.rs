@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use super::rbac::PasswordType;
 use super::settings::{
-    AddonSettings, AuthenticationSettings, CertificateName, ClientAuthentication, ClusterSettings, HttpListenerKind,
-    KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, PersistenceMode, RefuseConnections, RestrictionSettings,
-    SecuritySettings, Settings,
+    AddonSettings, AuthenticationSettings, CertificateName, ClientAuthentication, ClusterSettings, ConnectOverload,
+    HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, PersistenceMode, RefuseConnections,
+    RestrictionSettings, SecuritySettings, Settings,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -79,6 +79,13 @@ fn listeners(out: &mut Page, settings: &Settings) {
         }
         if listener.proxy_protocol {
             text.push_str(", PROXY protocol");
+        }
+        match &listener.connect_overload {
+            Some(ConnectOverload { rate, burst }) => {
+                // Writing to a string cannot fail.
+                _ = write!(text, ", {rate} connects/s (burst {burst})");
+            }
+            None => text.push_str(", any number of connects/s"),
         }
         out.line(&listener.name, text);
     }
@@ -211,6 +218,15 @@ fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {
     match restrictions.incoming_bandwidth_throttling {
         0 => out.line("incoming-bandwidth-throttling", "off"),
         rate => out.line("incoming-bandwidth-throttling", format_args!("{rate} bytes/s")),
+    }
+    for (name, limit) in [
+        ("max-qos-0-memory", restrictions.max_qos0_memory),
+        ("max-incomplete-packet-memory", restrictions.max_incomplete_packet_memory),
+    ] {
+        match limit {
+            Some(bytes) => out.line(name, format_args!("{bytes} bytes")),
+            None => out.line(name, "a quarter of the memory"),
+        }
     }
 }
 

@@ -35,6 +35,17 @@ pub struct ListenerSettings {
     pub tls: Option<Arc<TlsSettings>>,
     /// Whether a PROXY header in front of a connection is believed.
     pub proxy_protocol: bool,
+    /// `None`: off.
+    pub connect_overload: Option<ConnectOverload>,
+}
+
+/// How many clients a listener lets in (spec/hivemq.md 9.10).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ConnectOverload {
+    /// Connections per second, above 0.
+    pub rate: f64,
+    /// Connections that may come at once, at least 1.
+    pub burst: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -239,6 +250,10 @@ pub struct RestrictionSettings {
     pub no_connect_idle_timeout_ms: u64,
     /// Bytes per second, 0 = off.
     pub incoming_bandwidth_throttling: u64,
+    /// Own element: bytes of QoS 0 messages waiting in the node; `None` = a quarter of its memory.
+    pub max_qos0_memory: Option<usize>,
+    /// Own element: bytes of packets of which not all has come, in the node; `None` = a quarter of its memory.
+    pub max_incomplete_packet_memory: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

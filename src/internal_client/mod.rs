@@ -7,6 +7,7 @@ use crate::actor::Node;
 use crate::actor::publish::{self, Published};
 use crate::cluster::SubmitError;
 use crate::mqtt::{Message, ReasonCode};
+use crate::signal::Signal;
 
 /// Publishes on behalf of the process.
 #[derive(Clone)]
@@ -28,6 +29,11 @@ impl InternalClient {
                 Published::Stored(stored) => stored.await,
             }
         }
+    }
+
+    /// Says that a signal of this node is done with.
+    pub fn signal_handled(&self, signal: &Signal) {
+        self.node.signals.handled(signal);
     }
 
     /// Hands a message that every node makes by itself (an outbox event) to this node's own clients only.

@@ -1,6 +1,8 @@
 //! Sockets that clients connect to: TCP and WebSocket, each in plain text or over TLS, each with or without a PROXY header. An accept loop
 //! on every arbiter (SO_REUSEPORT), so that a connect storm is spread by the kernel and no connection changes threads.
 
+mod admission;
+mod connect_rate;
 pub mod connection;
 pub mod proxy;
 pub mod socket;
@@ -15,12 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_rt::ArbiterHandle;
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::client::Client;
 use crate::actor::hub::Local;
 use crate::config::settings::{ListenerKind, ListenerSettings};
 use crate::config::tls::TlsError;
+use admission::{Admission, Admitted};
 use connection::{Endpoint, Opened};
 use tls::reload::{self, Reloader};
 
@@ -82,6 +86,7 @@ pub fn start(
     let failed = |address| move |source| ListenerError::Bind { name: settings.name.clone(), address, source };
     let mut sockets = socket::bind_shared(wanted, arbiters.len().max(1)).map_err(failed(wanted))?;
     let address = sockets.first().map_or(Ok(wanted), |s| s.local_addr()).map_err(failed(wanted))?;
+    let admission = Arc::new(Admission::new(settings.name.clone(), settings.connect_overload));
     let endpoint = Arc::new(Endpoint {
         name: settings.name.as_str().into(),
         proxy_protocol: settings.proxy_protocol,
@@ -96,10 +101,10 @@ pub fn start(
     });
     for arbiter in arbiters {
         let Some(socket) = sockets.pop() else { break };
-        let (endpoint, stop) = (Arc::clone(&endpoint), stop.clone());
+        let (endpoint, admission, stop) = (Arc::clone(&endpoint), Arc::clone(&admission), stop.clone());
         arbiter.spawn_fn(move || {
             let Some(local) = local() else { return };
-            actix_rt::spawn(accept(socket, local, stop, endpoint));
+            actix_rt::spawn(accept(socket, local, stop, endpoint, admission));
         });
     }
     let kind = match (&settings.kind, &settings.tls) {
@@ -128,24 +133,49 @@ fn limit(ms: u64) -> Duration {
 }
 
 /// Accepts connections and starts their actors.
-async fn accept(socket: StdListener, local: Rc<Local>, stop: CancellationToken, endpoint: Arc<Endpoint>) {
-    socket::accept_loop(socket, stop, |stream, peer| {
-        if endpoint.is_plain() {
-            begin(Rc::clone(&local), endpoint.open_plain(stream, peer));
-        } else {
-            // The steps take as long as the peer likes; others are accepted meanwhile.
-            let (local, endpoint) = (Rc::clone(&local), Arc::clone(&endpoint));
-            actix_rt::spawn(async move {
-                match endpoint.open(stream, peer).await {
-                    Ok(Some(opened)) => begin(local, opened),
-                    Ok(None) => {}
-                    Err(error) => tracing::debug!(%peer, %error, "a connection ended before MQTT began"),
+async fn accept(
+    socket: StdListener,
+    local: Rc<Local>,
+    stop: CancellationToken,
+    endpoint: Arc<Endpoint>,
+    admission: Arc<Admission>,
+) {
+    socket::accept_loop(socket, stop.clone(), |stream, peer| {
+        let (local, endpoint) = (Rc::clone(&local), Arc::clone(&endpoint));
+        match admission.admit(&local.node().metrics.own) {
+            Admitted::Now => open(local, endpoint, stream, peer),
+            Admitted::Later(held) => {
+                let stop = stop.clone();
+                actix_rt::spawn(async move {
+                    if held.wait(&stop).await {
+                        open(local, endpoint, stream, peer);
+                    }
+                });
+            }
+            Admitted::Never(refusal) => {
+                if let Some(refusal) = refusal.filter(|_| endpoint.is_plain()) {
+                    actix_rt::spawn(refusal.tell(stream));
                 }
-            });
+            }
         }
         ready(())
     })
     .await;
+}
+
+fn open(local: Rc<Local>, endpoint: Arc<Endpoint>, stream: TcpStream, peer: SocketAddr) {
+    if endpoint.is_plain() {
+        let opened = endpoint.open_plain(stream, peer);
+        return begin(local, opened);
+    }
+    // The steps take as long as the peer likes; others are accepted meanwhile.
+    actix_rt::spawn(async move {
+        match endpoint.open(stream, peer).await {
+            Ok(Some(opened)) => begin(local, opened),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%peer, %error, "a connection ended before MQTT began"),
+        }
+    });
 }
 
 fn begin(local: Rc<Local>, opened: Opened) {

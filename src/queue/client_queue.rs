@@ -126,6 +126,11 @@ impl ClientQueue {
         self.qos0.len() + self.normal.len() + self.retained.len()
     }
 
+    /// Waiting deliveries that count against `max_queue_size`.
+    pub fn counted_len(&self) -> usize {
+        self.normal.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -84,6 +84,31 @@ fn a_silent_client_is_ended_after_one_and_a_half_keep_alives() {
     assert_eq!(Rig::connected(settings(), wanted).machine.next_timeout(), None);
 }
 
+/// spec/hivemq.md 9.10
+#[test]
+fn the_clock_stands_still_while_the_broker_does_not_read() {
+    let mut wanted = connect(V5);
+    wanted.keep_alive = 2;
+    let mut rig = Rig::connected(settings(), wanted);
+    rig.advance(2_900);
+    let before = rig.machine.next_timeout().unwrap();
+    rig.advance(60_000);
+    rig.machine.handle_pause(60_000);
+    assert_eq!(rig.machine.next_timeout(), Some(before + 60_000));
+    assert!(rig.run(Machine::handle_timeout).is_empty());
+    rig.advance(100);
+    assert_eq!(briefs(&rig.run(Machine::handle_timeout)), ended_by_server(V5, ReasonCode::KeepAliveTimeout));
+}
+
+#[test]
+fn before_connect_a_packet_may_be_no_larger_than_a_connect_can_be() {
+    let largest = SessionSettings { max_packet_size_bytes: 268_435_460, ..settings() };
+    assert_eq!(Rig::new(largest.clone()).machine.max_packet_size_bytes(), 1024 * 1024);
+    assert_eq!(Rig::connected(largest, connect(V5)).machine.max_packet_size_bytes(), 268_435_460);
+    let small = SessionSettings { max_packet_size_bytes: 1000, ..settings() };
+    assert_eq!(Rig::new(small).machine.max_packet_size_bytes(), 1000);
+}
+
 #[test]
 fn the_server_keep_alive_is_the_one_enforced() {
     let mut wanted = connect(V5);

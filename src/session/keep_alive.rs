@@ -22,6 +22,11 @@ impl KeepAlive {
         self.last_heard_ms = now_ms;
     }
 
+    /// Nobody listened for so long.
+    pub(super) fn pause(&mut self, paused_ms: u64) {
+        self.last_heard_ms = self.last_heard_ms.saturating_add(paused_ms);
+    }
+
     /// Monotonic ms; `None` never.
     pub(super) fn deadline_ms(&self) -> Option<u64> {
         // One more, since both times are cut to whole milliseconds: never before [MQTT-3.1.2-22].
@@ -104,6 +109,8 @@ mod tests {
         assert_eq!(clock.deadline_ms(), Some(5_501));
         clock.restart(2_000);
         assert_eq!(clock.deadline_ms(), Some(6_501));
+        clock.pause(700);
+        assert_eq!(clock.deadline_ms(), Some(7_201));
         assert_eq!(KeepAlive::new(0, 1500, 1_000).deadline_ms(), None);
         assert_eq!(KeepAlive::new(3, 2250, 1_000).deadline_ms(), Some(7_751));
         assert_eq!(KeepAlive::new(65_535, 10_000, 0).deadline_ms(), Some(655_350_001));

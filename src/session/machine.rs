@@ -20,6 +20,10 @@ use crate::mqtt::{Delivery, Packet, ProtocolVersion, ReasonCode, Source};
 /// `wants_input` never comes near it.
 const BACKLOG_LEN_MAX: usize = 64;
 
+/// The largest CONNECT, bytes: a stranger's memory is not a client's. All fields of their largest size together have less than 0.7 MB; the
+/// rest is for User Properties, which have no size of their own.
+const CONNECT_SIZE_MAX_BYTES: usize = 1024 * 1024;
+
 /// Time as handed to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
@@ -76,7 +80,8 @@ impl Machine {
 
     /// The largest packet accepted from the peer now, bytes.
     pub fn max_packet_size_bytes(&self) -> usize {
-        self.settings.max_packet_size_bytes as usize
+        let max = self.settings.max_packet_size_bytes as usize;
+        if matches!(self.state, State::AwaitConnect { .. }) { max.min(CONNECT_SIZE_MAX_BYTES) } else { max }
     }
 
     /// Whether `Effect::Close` was emitted.
@@ -121,6 +126,13 @@ impl Machine {
     /// The broker does not read for the moment, for a reason of its own, and the peer may have spoken: restarts the keep-alive clock.
     pub fn handle_unheard(&mut self, now: Now) {
         self.handle_bytes(now);
+    }
+
+    /// The broker did not read for so long, by its own choice: the Keep Alive clock stood still (spec/hivemq.md 9.10).
+    pub fn handle_pause(&mut self, paused_ms: u64) {
+        if let State::Connected(connected) = &mut self.state {
+            connected.keep_alive.pause(paused_ms);
+        }
     }
 
     /// The peer sent what is no packet. `connect_version` is the version of a broken CONNECT as far as it could be read; it is

@@ -16,6 +16,18 @@ pub enum Signal {
     Dead(Dead),
 }
 
+impl Signal {
+    /// Bytes that the signal keeps in memory, about.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Self::Lifecycle(_) => 0,
+            Self::Dropped(Dropped { message, .. })
+            | Self::Expired(Expired { message, .. })
+            | Self::Dead(Dead { message, .. }) => message.size_bytes(),
+        }
+    }
+}
+
 /// The receiver that missed a message (spec/hivemq.md 4.2, 4.3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Receiver {

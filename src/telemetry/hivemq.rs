@@ -61,9 +61,9 @@ hivemq_metrics! {
     cluster_nodes: Gauge "cluster.nodes.count";
     /// Cores the process may use; HiveMQ's licence count has no counterpart.
     cpu_cores_used: Gauge "cpu-cores.used";
-    /// 0 = none; set by whoever throttles.
+    /// 1 while publishers are not read because too much waits for the node's threads, else 0.
     overload_level: Gauge "overload-protection.level";
-    /// Clients that are not read from because of backpressure.
+    /// Clients that are not read because of the node's load or `restrictions/incoming-bandwidth-throttling`.
     backpressure_active: Gauge "overload-protection.clients.backpressure-active";
 }
 

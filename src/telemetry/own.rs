@@ -107,6 +107,12 @@ pub struct OwnMetrics {
     /// Re-published messages given up because their topic would exceed 65,535 bytes.
     pub addon_topics_too_long_total: IntCounter,
     peers_left_out_total: IntCounter,
+    /// Connections that waited unread for their turn, since their listener let in its rate.
+    pub connects_held_total: IntCounter,
+    /// Connections closed before they were connected, since their listener let in its rate and more were waiting than can be let in in time.
+    pub connects_refused_total: IntCounter,
+    /// Bytes held for packets of which not all has come.
+    pub incomplete_packet_bytes: IntGauge,
     submit_failures_total: IntCounterVec,
     login_failures_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
@@ -152,6 +158,20 @@ impl OwnMetrics {
                 registry,
                 "peers_left_out_total",
                 "Times a node that did not say what it has applied was not waited for before acknowledgements.",
+            )?,
+            connects_held_total: counter(
+                registry,
+                "connects_held_total",
+                "Connections that waited unread for connect-overload-protection.",
+            )?,
+            connects_refused_total: counter(
+                registry,
+                "connects_refused_total",
+                "Connections that connect-overload-protection closed.",
+            )?,
+            incomplete_packet_bytes: added(
+                registry,
+                IntGauge::new("troupemq_incomplete_packet_bytes", "Memory held for packets of which not all has come.")?,
             )?,
             submit_failures_total: added(registry, IntCounterVec::new(failures, &["cause"])?)?,
             raft_has_leader: by_group(registry, "has_leader", "Whether the node knows a leader of the Raft group.")?,

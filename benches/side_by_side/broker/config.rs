@@ -6,7 +6,10 @@ pub fn troupemq(port: u16, http_port: u16) -> String {
     format!(
         "<hivemq>
     <listeners>
-        <tcp-listener><port>{port}</port><bind-address>127.0.0.1</bind-address></tcp-listener>
+        <tcp-listener>
+            <port>{port}</port><bind-address>127.0.0.1</bind-address>
+            <connect-overload-protection><enabled>false</enabled></connect-overload-protection>
+        </tcp-listener>
     </listeners>
     <http><port>{http_port}</port><bind-address>127.0.0.1</bind-address></http>
     <mqtt>

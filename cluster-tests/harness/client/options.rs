@@ -8,6 +8,8 @@ use troupemq::mqtt::{Packet, ProtocolVersion, QoS};
 pub struct Options {
     connect: Connect,
     pub auto_ack: bool,
+    /// Every byte is a write of its own.
+    pub byte_by_byte: bool,
 }
 
 impl Options {
@@ -23,7 +25,7 @@ impl Options {
             password: None,
             properties: ConnectProperties::default(),
         };
-        Self { connect, auto_ack: true }
+        Self { connect, auto_ack: true, byte_by_byte: false }
     }
 
     /// MQTT 3.1.1 with Clean Session.
@@ -38,6 +40,12 @@ impl Options {
         let mut options = Self::v5(client_id);
         options.connect.protocol = version;
         options
+    }
+
+    /// With any change to the CONNECT.
+    pub fn with(mut self, change: impl FnOnce(&mut Connect)) -> Self {
+        change(&mut self.connect);
+        self
     }
 
     /// The same with another client id.
@@ -108,17 +116,16 @@ impl Options {
         self
     }
 
-    /// Any other change of the CONNECT.
-    pub fn with(mut self, change: impl FnOnce(&mut Connect)) -> Self {
-        change(&mut self.connect);
-        self
-    }
-
     /// The Will is retained.
     pub fn retained_will(mut self) -> Self {
         if let Some(will) = &mut self.connect.will {
             will.retain = true;
         }
+        self
+    }
+
+    pub fn byte_by_byte(mut self) -> Self {
+        self.byte_by_byte = true;
         self
     }
 

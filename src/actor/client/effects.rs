@@ -14,7 +14,7 @@ use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecor
 use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectCommand, ConnectionRef};
 use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket};
-use crate::signal::{ConnectionFacts, Initiator, Receiver};
+use crate::signal::{ConnectionFacts, DropReason, Initiator, Receiver};
 use crate::telemetry::RateLimited;
 
 use super::super::endings::Claim;
@@ -332,6 +332,23 @@ impl Client {
                 self.raise(delivery, step, |_| Receiver::SharedSubscription(full.clone()));
                 self.shared_done(group.clone(), *seq);
             }
+        }
+    }
+
+    /// A QoS 0 message for a socket that is not writable, beyond what the node may put there (spec/hivemq.md 2.4).
+    pub(super) fn not_writable(&mut self, delivery: &Delivery) {
+        let step = QueueStep::Dropped(DropReason::Qos0ChannelNotWritable);
+        match &delivery.source {
+            Source::Share { group, seq } => {
+                // The member was chosen already (spec/hivemq.md 4.3).
+                let full = group.full();
+                self.raise(delivery, step, |identity| Receiver::SharedSubscriptionMember {
+                    shared_subscription: full.clone(),
+                    client: identity.client.clone(),
+                });
+                self.shared_done(group.clone(), *seq);
+            }
+            Source::Local | Source::Queue { .. } => self.not_delivered(delivery, step),
         }
     }
 

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
-use bytes::Buf;
 
 use super::super::clock;
-use super::Client;
+use super::{Client, HIGH_WATER_BYTES, TURN_PACKETS_MAX, TimedOut};
 
 /// The thread's read buffer.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -23,8 +22,12 @@ const LINGER: Duration = Duration::from_secs(5);
 /// How long, and how much, is read and thrown away after the last packet.
 const DRAIN: Duration = Duration::from_millis(500);
 const DRAIN_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// A publisher is not read for so long when too much waits for the arbiters.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Between a timer and its effect: the socket's state is learnt anew.
+const MOMENT: Duration = Duration::from_millis(20);
+/// Read from a client that takes nothing, before it is said to be silent: enough for a PINGREQ behind what it sent before.
+const PROBE_BYTES: usize = 512;
+/// Unsent bytes with which a client is not probed any more: its answers would pile up.
+const PROBED_BYTES_MAX: usize = 2 * HIGH_WATER_BYTES;
 
 /// The shortest timer.
 const TURN: Duration = Duration::from_millis(1);
@@ -36,7 +39,6 @@ thread_local! {
 /// The loop of one connection.
 pub(super) struct Pump {
     lingering: bool,
-    paused: bool,
     shut: bool,
     /// The timer runs that makes `settle_due`.
     settling: bool,
@@ -45,7 +47,7 @@ pub(super) struct Pump {
 
 impl Pump {
     pub(super) fn new() -> Self {
-        Self { lingering: false, paused: false, shut: false, settling: false, drained_bytes: 0 }
+        Self { lingering: false, shut: false, settling: false, drained_bytes: 0 }
     }
 
     /// Closes the sending side, then reads on for a moment: closing a socket with unread bytes would reset the connection, and the
@@ -74,23 +76,8 @@ impl Pump {
 
     /// Writes what waits; false where the socket failed.
     fn write(client: &mut Client, cx: &mut TaskContext<'_>) -> bool {
-        while !client.out.is_empty() {
-            match client.transport.poll_write(cx, &client.out) {
-                Poll::Ready(Ok(0)) => return false,
-                Poll::Ready(Ok(count)) => {
-                    client.local.node().metrics.transferred(0, count);
-                    client.out.advance(count);
-                    if !client.writable {
-                        // Not read because of what it has to take first (`read`), and taking it.
-                        client.machine.handle_unheard(client.now);
-                    }
-                }
-                Poll::Ready(Err(error)) => {
-                    tracing::debug!(peer = ?client.accepted.peer, %error, "cannot write");
-                    return false;
-                }
-                Poll::Pending => break,
-            }
+        if client.write_failed || !client.write_out(cx) {
+            return false;
         }
         client.written();
         !matches!(client.transport.poll_flush(cx), Poll::Ready(Err(_)))
@@ -117,40 +104,69 @@ impl Pump {
 
     /// Reads a few times; true where there is more.
     fn read(client: &mut Client, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) -> bool {
-        for _ in 0..READS_MAX {
+        let node = Arc::clone(client.local.node());
+        let Some(throttle) = &node.throttle else {
             // A peer that does not read its answers is not read either.
-            if client.closing || client.gone || !client.writable || !client.machine.wants_input() || client.stores_much() {
-                return false;
-            }
-            let outcome = READ_BUFFER.with_borrow_mut(|buffer| match client.transport.poll_read(cx, buffer) {
-                Poll::Ready(Ok(0)) => Some(false),
+            // A peer that does not read its answers is not read either.
+            return (0..READS_MAX).all(|_| client.writable && Self::read_once(client, READ_BUFFER_BYTES, ctx, cx) > 0);
+        };
+        if !client.writable || !client.takes_packets() {
+            return false;
+        }
+        // Once: then it is the others' turn, who may wait for the same bytes.
+        let allowed = throttle.take(READ_BUFFER_BYTES, client.now.mono_ms);
+        if allowed == 0 {
+            client.hold();
+            return false;
+        }
+        let count = Self::read_once(client, allowed, ctx, cx);
+        throttle.give_back(allowed - count);
+        count > 0
+    }
+
+    /// Reads up to `max` bytes; 0 where there is no more, for now or for good.
+    fn read_once(client: &mut Client, max: usize, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) -> usize {
+        if client.gone || client.stores_much() || !client.takes_packets() {
+            return 0;
+        }
+        let outcome = READ_BUFFER.with_borrow_mut(|buffer| {
+            let buffer = buffer.get_mut(..max.min(READ_BUFFER_BYTES)).unwrap_or_default();
+            match client.transport.poll_read(cx, buffer) {
                 Poll::Ready(Ok(count)) => {
-                    // Not the turn's: the clock of Keep Alive starts where the bytes came.
-                    client.now = clock::now();
-                    client.on_bytes(buffer.get(..count).unwrap_or_default(), ctx);
-                    Some(true)
+                    if count > 0 {
+                        // Not the turn's: the clock of Keep Alive starts where the bytes came.
+                        client.now = clock::now();
+                        client.on_bytes(buffer.get(..count).unwrap_or_default(), ctx);
+                    }
+                    Some(count)
                 }
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(peer = ?client.accepted.peer, %error, "cannot read");
-                    Some(false)
+                    Some(0)
                 }
-                Poll::Pending => None,
-            });
-            match outcome {
-                None => {
+                Poll::Pending => {
                     if client.transport.take_heard() {
                         client.machine.handle_bytes(client.now);
                     }
-                    return false;
-                }
-                Some(true) => {}
-                Some(false) => {
-                    client.on_closed(ctx);
-                    return false;
+                    None
                 }
             }
+        });
+        if outcome == Some(0) {
+            client.on_closed(ctx);
         }
-        true
+        outcome.unwrap_or(0)
+    }
+
+    /// The machine's timer ran out. A client that takes nothing is not read, yet it may have sent what shows that it lives: a little is
+    /// read before it is called silent.
+    fn check_timer(client: &mut Client, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) {
+        if !client.writable && client.out.len() < PROBED_BYTES_MAX {
+            Self::read_once(client, PROBE_BYTES, ctx, cx);
+        }
+        client.machine.handle_timeout(client.now, &mut client.effects);
+        client.count_login_timeout();
+        client.run_effects(ctx);
     }
 }
 
@@ -167,27 +183,36 @@ impl ActorFuture<Client> for Pump {
         if client.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             client.waker = Some(cx.waker().clone());
         }
+        client.turn_packets = 0;
         client.poll_deferred(ctx, cx);
-        // What was kept while the machine wanted no input.
+        // What was kept while the machine wanted no input, or after many packets.
         if !client.partial.is_empty() && !client.gone && client.machine.wants_input() {
             client.on_partial(ctx);
         }
         let mut more = false;
+        let timed_out = std::mem::replace(&mut client.timed_out, TimedOut::No);
+        if timed_out == TimedOut::Seen {
+            ctx.run_later(MOMENT, |client, _| {
+                client.timer_ms = 0;
+                client.timed_out = TimedOut::Due;
+                client.wake();
+            });
+        }
         if !client.closing && !client.gone {
-            let node = Arc::clone(client.local.node());
-            if node.is_pressed() || node.is_stale() {
-                client.machine.handle_unheard(client.now);
-                if !self.paused {
-                    self.paused = true;
-                    ctx.run_later(PAUSE, |client, _| client.wake());
-                }
+            if client.held_since_ms.is_some() {
+                // Its turn comes with `ClientItem::Read`.
+            } else if client.local.node().holds_clients() {
+                client.hold();
             } else {
-                self.paused = false;
                 more = Self::read(client, ctx, cx);
             }
+            more |= client.turn_packets >= TURN_PACKETS_MAX;
+            if timed_out == TimedOut::Due && !client.is_held() {
+                Self::check_timer(client, ctx, cx);
+            }
         }
-        // A paused one reads in a moment.
-        let will_read = more || (self.paused && !client.closing && !client.gone);
+        // One that is held reads in a moment.
+        let will_read = more || (client.held_since_ms.is_some() && !client.closing && !client.gone);
         self.settle(client, ctx, will_read);
         client.poll_deferred(ctx, cx);
         let stuffed = !client.writable;
@@ -195,9 +220,11 @@ impl ActorFuture<Client> for Pump {
             client.on_closed(ctx);
         }
         if stuffed && client.writable {
-            cx.waker().wake_by_ref(); // there is something to read, maybe
+            client.run_effects(ctx); // what was held back
+            cx.waker().wake_by_ref(); // there is something to read, maybe, and to write
         }
         if client.closing {
+            client.partial.take_all();
             if client.gone || (client.out.is_empty() && self.say_goodbye(client, ctx, cx)) {
                 client.now_stop(ctx);
                 return Poll::Ready(());

@@ -220,6 +220,8 @@ fn values_arrive_in_the_settings() {
         ("restrictions/no-connect-idle-timeout", "-1", "no-connect-idle-timeout 10000 ms"),
         ("restrictions/incoming-bandwidth-throttling", "9", "incoming-bandwidth-throttling 9 bytes/s"),
         ("restrictions/incoming-bandwidth-throttling", "-9", "incoming-bandwidth-throttling off"),
+        ("restrictions/max-qos-0-memory", "1", "max-qos-0-memory 1 bytes"),
+        ("restrictions/max-incomplete-packet-memory", "2000", "max-incomplete-packet-memory 2000 bytes"),
         ("persistence/mode", "in-memory", "mode in-memory"),
         ("cluster/shards", "64", "shards 64"),
         ("cluster/raft/heartbeat-interval", "100", "raft/heartbeat-interval 100 ms"),
@@ -682,8 +684,7 @@ fn what_has_no_effect_says_so() {
     let cases = [
         ("security/rest-api-audit-log/enabled", "true", "security/rest-api-audit-log", Level::Warning),
         ("security/control-center-audit-log/enabled", "true", "security/control-center-audit-log", Level::Warning),
-        ("restrictions/incoming-bandwidth-throttling", "5", "restrictions/incoming-bandwidth-throttling", Level::Warning),
-        ("overload-protection/enabled", "true", "overload-protection", Level::Warning),
+        ("overload-protection/enabled", "false", "overload-protection/enabled", Level::Warning),
         ("anonymous-usage-statistics/enabled", "true", "anonymous-usage-statistics", Level::Info),
         ("client-event-history/lifetime", "5", "client-event-history", Level::Info),
         ("data-hub/scripting/enabled", "true", "data-hub", Level::Info),
@@ -697,12 +698,12 @@ fn what_has_no_effect_says_so() {
     }
     let cluster = check_text(&cluster_file(
         "<replication><replica-count>2</replica-count></replication><failure-detection><heartbeat><interval>4000</interval></heartbeat>\
-         </failure-detection><overload-protection><enabled>true</enabled></overload-protection>",
+         </failure-detection><overload-protection><enabled>false</enabled></overload-protection>",
     ));
     let seen: Vec<_> = cluster.warnings.iter().map(|w| (w.path.as_str(), w.level)).collect();
     assert!(seen.contains(&("cluster/replication/replica-count", Level::Info)), "{seen:?}");
     assert!(seen.contains(&("cluster/failure-detection", Level::Warning)), "{seen:?}");
-    assert!(seen.contains(&("cluster/overload-protection", Level::Warning)) && seen.len() == 3, "{seen:?}");
+    assert!(seen.contains(&("cluster/overload-protection/enabled", Level::Warning)) && seen.len() == 3, "{seen:?}");
 
     let listener = |inside: &str| {
         let local = "<port>1</port><bind-address>127.0.0.1</bind-address>";
@@ -710,9 +711,40 @@ fn what_has_no_effect_says_so() {
     };
     assert_eq!(listener("<proxy-protocol>false</proxy-protocol><allow-extensions>false</allow-extensions>"), 0);
     assert_eq!(listener("<proxy-protocol>true</proxy-protocol><allow-extensions>true</allow-extensions>"), 1);
-    let overload = "<connect-overload-protection><connect-rate>0.5</connect-rate><connect-burst-size>9</connect-burst-size></connect-overload-protection>";
-    assert_eq!(listener(overload), 1);
-    assert_eq!(check_text(&file(&nest("restrictions/incoming-bandwidth-throttling", "0"))).warnings.len(), 0);
+    assert_eq!(check_text(&file(&nest("overload-protection/enabled", "true"))).warnings.len(), 0);
+}
+
+#[test]
+fn a_listener_is_protected_from_connects_unless_it_is_told_not_to_be() {
+    let cases = [
+        ("", Some((500.0, 1000.0))),
+        ("<connect-overload-protection/>", Some((500.0, 1000.0))),
+        ("<connect-overload-protection><connect-rate>0.2</connect-rate></connect-overload-protection>", Some((0.2, 1.0))),
+        ("<connect-overload-protection><connect-rate>70</connect-rate></connect-overload-protection>", Some((70.0, 140.0))),
+        (
+            "<connect-overload-protection><connect-burst-size>9</connect-burst-size></connect-overload-protection>",
+            Some((500.0, 9.0)),
+        ),
+        (
+            "<connect-overload-protection><enabled>false</enabled><connect-rate>7</connect-rate></connect-overload-protection>",
+            None,
+        ),
+    ];
+    for kind in ["tcp-listener", "websocket-listener"] {
+        for (element, expected) in cases {
+            let local = "<port>1</port><bind-address>127.0.0.1</bind-address>";
+            let outcome = check_text(&listeners(&format!("<{kind}>{local}{element}</{kind}>")));
+            assert!(outcome.warnings.is_empty(), "{element}: {:?}", outcome.warnings);
+            let settings = outcome.settings.unwrap();
+            let found = settings.listeners[0].connect_overload.map(|overload| (overload.rate, overload.burst));
+            assert_eq!(found, expected, "{kind} {element}");
+            let shown = match expected {
+                Some((rate, burst)) => format!(", {rate} connects/s (burst {burst})\n"),
+                None => ", any number of connects/s\n".to_owned(),
+            };
+            assert!(render(&settings).contains(&shown), "{}", render(&settings));
+        }
+    }
 }
 
 /// A file with a TLS listener; its block begins in line 5.

@@ -8,10 +8,12 @@ use super::exposure::Bound;
 use super::tls;
 use super::view::View;
 use crate::config::diagnostic::quote;
-use crate::config::settings::{ClientAuthentication, ListenerKind, ListenerSettings};
+use crate::config::settings::{ClientAuthentication, ConnectOverload, ListenerKind, ListenerSettings};
 
 const DEFAULT_PATH: &str = "/mqtt";
 const DEFAULT_SUBPROTOCOLS: [&str; 2] = ["mqttv3.1", "mqtt"];
+/// Connections per second where the file says nothing, as HiveMQ has it.
+const DEFAULT_CONNECT_RATE: f64 = 500.0;
 
 pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<ListenerSettings> {
     let listeners = root.at("listeners");
@@ -51,11 +53,22 @@ pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<Liste
         let name = names.unique(&view, default_name);
         let tls = if secure { tls::read(&view).map(Arc::new) } else { None };
         let proxy_protocol = view.flag("proxy-protocol");
+        let connect_overload = connect_overload(&view);
         let certified = tls.as_ref().is_some_and(|tls| tls.client_authentication == ClientAuthentication::Required);
         bound.push(Bound { element: view, address: bind_address, port, mqtt: !certified });
-        settings.push(ListenerSettings { kind, name, bind_address, port, tls, proxy_protocol });
+        settings.push(ListenerSettings { kind, name, bind_address, port, tls, proxy_protocol, connect_overload });
     }
     settings
+}
+
+/// On unless switched off, also where the element is absent (spec/hivemq.md 1.3).
+fn connect_overload(view: &View<'_>) -> Option<ConnectOverload> {
+    let view = view.at("connect-overload-protection");
+    view.flag("enabled").then(|| {
+        let rate = view.rate("connect-rate").unwrap_or(DEFAULT_CONNECT_RATE);
+        let burst = view.number("connect-burst-size").map_or(2.0 * rate, |burst| burst as f64);
+        ConnectOverload { rate, burst: burst.max(1.0) }
+    })
 }
 
 fn websocket(view: &View<'_>) -> ListenerKind {

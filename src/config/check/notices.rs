@@ -46,19 +46,17 @@ const NO_TLS: &str = "not supported yet by this version: it has TLS for MQTT cli
 const NO_DISCOVERY: &str = "not supported yet by this version; list the nodes in <discovery><static><node><host>..</host><port>..</port>\
                             </node></static></discovery>";
 
+const ALWAYS_PROTECTED: &str = "has no effect unless true: publishers are not read while too much waits for a node's threads, \
+                                since what waits would grow without bound otherwise";
+
 pub(super) const NOTICES: &[Notice] = &[
     // Listeners.
-    no_effect("listeners/tcp-listener/connect-overload-protection"),
-    no_effect("listeners/tls-tcp-listener/connect-overload-protection"),
-    no_effect("listeners/tls-websocket-listener/connect-overload-protection"),
-    no_effect("listeners/websocket-listener/connect-overload-protection"),
     no_effect("listeners/websocket-listener/allow-extensions").unless_value("false"),
     no_effect("listeners/tls-websocket-listener/allow-extensions").unless_value("false"),
     // MQTT, security, restrictions.
     no_effect("security/control-center-audit-log"),
     no_effect("security/rest-api-audit-log"),
-    no_effect("restrictions/incoming-bandwidth-throttling").unless_value("0"),
-    no_effect("overload-protection"),
+    notice("overload-protection/enabled", Level::Warning, ALWAYS_PROTECTED).unless_value("true"),
     // Cluster.
     unsupported("cluster/transport/tcp/tls", NO_TLS).when("cluster/enabled"),
     unsupported("cluster/transport/udp/tls", NO_TLS).when("cluster/enabled"),
@@ -75,7 +73,7 @@ pub(super) const NOTICES: &[Notice] = &[
         "has no effect: failures are detected by <cluster><raft>, see its <heartbeat-interval> and <election-timeout-min>",
     )
     .when("cluster/enabled"),
-    no_effect("cluster/overload-protection").when("cluster/enabled"),
+    notice("cluster/overload-protection/enabled", Level::Warning, ALWAYS_PROTECTED).when("cluster/enabled").unless_value("true"),
     // HTTP.
     notice("rest-api", Level::Warning, "the REST API is not part of this version; its listeners serve metrics and health only")
         .when("rest-api/enabled"),

@@ -53,5 +53,7 @@ pub(super) fn restrictions(root: &View<'_>) -> RestrictionSettings {
         max_topic_length: restrictions.u16_or_max("max-topic-length"),
         no_connect_idle_timeout_ms: restrictions.u64_or_max("no-connect-idle-timeout"),
         incoming_bandwidth_throttling: restrictions.u64_or_max("incoming-bandwidth-throttling"),
+        max_qos0_memory: restrictions.bytes("max-qos-0-memory"),
+        max_incomplete_packet_memory: restrictions.bytes("max-incomplete-packet-memory"),
     }
 }

@@ -327,6 +327,9 @@ const RESTRICTIONS: &[Rule] = &[
     // HiveMQ has no upper bound; 49 days keep sums of times far from overflow.
     clamped("restrictions/no-connect-idle-timeout", 0, U32_MAX, 10_000, |v| if v < 0 { 10_000 } else { U32_MAX }),
     clamped("restrictions/incoming-bandwidth-throttling", 0, i64::MAX, 0, |_| 0),
+    // Own elements, bytes; HiveMQ has the first as an internal option, and a quarter of the memory for its default, too.
+    strict("restrictions/max-qos-0-memory", 1, i64::MAX, None),
+    strict("restrictions/max-incomplete-packet-memory", 1, i64::MAX, None),
 ];
 
 const CLUSTER: &[Rule] = &[

@@ -150,7 +150,7 @@ fn leaf(element: &Element, path: &'static str, kind: &Kind, report: &Report) {
             }
             Reading::Wrong => false,
         },
-        Kind::Rate => value::is_rate(text),
+        Kind::Rate => text.parse().is_ok_and(value::is_rate),
         Kind::Multiplier => value::multiplier_milli(text).is_some(),
         Kind::Choice(words) => value::choice(words, text).ok().is_some(),
         Kind::Text => !text.is_empty(),

@@ -48,8 +48,8 @@ pub(super) fn choice(words: &[&'static str], text: &str) -> Reading<&'static str
 }
 
 /// Says whether it is a number above 0.
-pub(super) fn is_rate(text: &str) -> bool {
-    text.parse::<f64>().is_ok_and(|rate| rate.is_finite() && rate > 0.0)
+pub(super) fn is_rate(number: f64) -> bool {
+    number.is_finite() && number > 0.0
 }
 
 /// Reads a multiplier as thousandths; what is finer than that is rounded.

@@ -82,6 +82,16 @@ impl<'a> View<'a> {
         view.element.and_then(|element| value::number(rule, &element.text).ok()).or(rule.default)
     }
 
+    /// A number above 0, with a fraction or not; `None`: absent or wrong.
+    pub(super) fn rate(&self, relative: &str) -> Option<f64> {
+        self.at(relative).element.and_then(|element| element.text.parse().ok()).filter(|rate| value::is_rate(*rate))
+    }
+
+    /// A number of bytes; `None`: absent or wrong.
+    pub(super) fn bytes(&self, relative: &str) -> Option<usize> {
+        self.number(relative).and_then(|n| usize::try_from(n).ok())
+    }
+
     pub(super) fn u16(&self, relative: &str) -> Option<u16> {
         self.number(relative).and_then(|n| u16::try_from(n).ok())
     }

@@ -1,0 +1,62 @@
+//! Connections of an arbiter that are not read for a while, since the node has too much to do or has read its share of bytes
+//! (spec/hivemq.md 9.10): in the order in which they came, with one timer for all of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::client::ClientItem;
+use super::clock;
+use super::hub::Local;
+
+/// Between two looks at whether connections may be read again.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Who waits on an arbiter.
+#[derive(Debug, Default)]
+pub struct Holding {
+    waiting: RefCell<VecDeque<u64>>,
+    /// Somebody looks after them.
+    attended: Cell<bool>,
+}
+
+/// Has the connection told `ClientItem::Read` when its turn has come. To be called once until then.
+pub fn wait_for_turn(local: &Rc<Local>, connection: u64) {
+    local.holding.waiting.borrow_mut().push_back(connection);
+    if !local.holding.attended.replace(true) {
+        actix_rt::spawn(attend(Rc::clone(local)));
+    }
+}
+
+async fn attend(local: Rc<Local>) {
+    while !local.holding.waiting.borrow().is_empty() {
+        actix_rt::time::sleep(PAUSE).await;
+        let node = local.node();
+        if node.holds_clients() {
+            continue;
+        }
+        let mut turns = node.throttle.as_ref().map_or(usize::MAX, |throttle| throttle.turns(clock::now().mono_ms));
+        while turns > 0
+            && let Some(connection) = local.holding.take_first()
+        {
+            // The turn of one that is gone is the next one's.
+            if let Some(mail) = local.mail(connection) {
+                mail.post(ClientItem::Read);
+                turns -= 1;
+            }
+        }
+    }
+    local.holding.attended.set(false);
+}
+
+impl Holding {
+    fn take_first(&self) -> Option<u64> {
+        let mut waiting = self.waiting.borrow_mut();
+        let first = waiting.pop_front();
+        if waiting.is_empty() {
+            *waiting = VecDeque::new();
+        }
+        first
+    }
+}
