@@ -275,3 +275,23 @@ async fn a_disconnect_counts_before_the_connect_that_follows_it_elsewhere() {
     }
     watcher.nothing().await;
 }
+
+/// Clean Start ends the subscriptions of the session before it on every node.
+#[tokio::test]
+async fn what_is_published_anywhere_after_a_clean_start_does_not_match_the_session_before() {
+    let trio = quiet_trio(Weight::Cluster);
+    let mut publishers = one_on_each(&trio, "publisher").await;
+    let rounds = rounds(150);
+    let mut matched = 0;
+    for round in 0..rounds {
+        let options = Options::v5("starts-anew").persistent();
+        let mut client = Client::connect(trio.mqtt(round % 3), &options).await;
+        client.subscribe("t", QoS::AtLeastOnce).await;
+        client.disconnect().await;
+        let client = Client::connect(trio.mqtt((round + 1) % 3), &options.clean_start(true)).await;
+        let code = publishers[(round / 3) % 3].publish("t", b"later", QoS::AtLeastOnce).await;
+        matched += usize::from(code != ReasonCode::NoMatchingSubscribers);
+        drop(client);
+    }
+    assert_eq!(matched, 0, "of {rounds}");
+}

@@ -15,7 +15,7 @@ use bytestring::ByteString;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::cluster::{PeerMessage, SubmitError};
+use crate::cluster::{Cluster, PeerMessage, SubmitError};
 use crate::replica::command::TakeOver;
 use crate::replica::{Command, ConnectCommand, ConnectionRef, NodeId, Outcome, ShardId};
 
@@ -63,14 +63,21 @@ pub async fn connect(node: Arc<Node>, shard: ShardId, mut command: ConnectComman
         settle(&node, shard, &client, present).await;
     }
     command.take_over = TakeOver::Settled(present);
-    match cluster.submit(shard, Command::Connect(Box::new(command.clone()))).await {
+    match propose(&node, cluster, shard, command.clone()).await {
         Ok(Outcome::Occupied(present)) => {
             settle(&node, shard, &client, present).await;
             command.take_over = TakeOver::Any;
-            cluster.submit(shard, Command::Connect(Box::new(command))).await
+            propose(&node, cluster, shard, command).await
         }
         outcome => outcome,
     }
+}
+
+/// A Clean Start that ends subscriptions is answered when no node matches them any more; others need not wait.
+async fn propose(node: &Node, cluster: &Cluster, shard: ShardId, command: ConnectCommand) -> Result<Outcome, SubmitError> {
+    let ends_subscriptions = command.clean_start && !node.routing.subscriptions_of(&command.facts.client_id).is_empty();
+    let command = Command::Connect(Box::new(command));
+    if ends_subscriptions { cluster.submit_everywhere(shard, command).await } else { cluster.submit(shard, command).await }
 }
 
 /// Waits until what came on a connection is applied, or submitted before anything that this node submits next.

@@ -113,11 +113,12 @@ impl Command {
     pub fn is_acknowledged_as_effective(&self) -> bool {
         match self {
             Self::Subscribe { .. } | Self::Unsubscribe { .. } => true,
+            // Clean Start is the end of all subscriptions of the session before.
+            Self::Connect(connect) => connect.clean_start,
             Self::Retain { message } => message.qos != QoS::AtMostOnce,
             Self::Receive { message, .. } => message.retain,
             Self::Whole { command, .. } => command.is_acknowledged_as_effective(),
             Self::Part(_)
-            | Self::Connect(_)
             | Self::Disconnect { .. }
             | Self::NodeDown { .. }
             | Self::Enqueue { .. }
