@@ -55,25 +55,25 @@ fn names(stdout: &str) -> Vec<String> {
     checks.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Runs checks, and those that failed once more (or so many `attempts`), one at a time: several of them allow the broker a few hundred
+/// Runs checks, and those that failed once more, one at a time: several of them allow the broker a few hundred
 /// milliseconds, which it does not always have while eight run at once beside other tests. A check that fails alone too has found a fault.
-pub fn run_checks(target: Target, which: Which<'_>, attempts: usize) -> Outcome {
+pub fn run_checks(target: Target, which: Which<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     match which {
         Which::All => {
-            take(&mut outcome, target, attempts, &["--skip", ALONE, "--jobs", "8"]);
-            take(&mut outcome, target, attempts, &["--only", ALONE, "--jobs", "1"]);
+            take(&mut outcome, target, &["--skip", ALONE, "--jobs", "8"]);
+            take(&mut outcome, target, &["--only", ALONE, "--jobs", "1"]);
         }
-        Which::Only(names) => take(&mut outcome, target, attempts, &["--only", names, "--jobs", "8"]),
+        Which::Only(names) => take(&mut outcome, target, &["--only", names, "--jobs", "8"]),
         Which::Except(names) => {
-            take(&mut outcome, target, attempts, &["--skip", &format!("{ALONE},{names}"), "--jobs", "8"]);
-            take(&mut outcome, target, attempts, &["--only", ALONE, "--jobs", "1"]);
+            take(&mut outcome, target, &["--skip", &format!("{ALONE},{names}"), "--jobs", "8"]);
+            take(&mut outcome, target, &["--only", ALONE, "--jobs", "1"]);
         }
     }
     outcome
 }
 
-fn take(outcome: &mut Outcome, target: Target, attempts: usize, arguments: &[&str]) {
+fn take(outcome: &mut Outcome, target: Target, arguments: &[&str]) {
     let finished = normative(target, arguments);
     let mut failed = Vec::new();
     for line in finished.stdout.lines() {
@@ -93,14 +93,9 @@ fn take(outcome: &mut Outcome, target: Target, attempts: usize, arguments: &[&st
     assert!(finished.code == Some(0) || !failed.is_empty(), "{}\n{}", finished.stdout, finished.stderr);
     for name in failed {
         assert!(!name.ends_with("/observed"), "a packet of any check broke {name}:\n{}", finished.stdout);
-        for attempt in 1..=attempts {
-            println!("once more, alone: {name}");
-            let alone = normative(target, &["--only", &name, "--jobs", "1", "--quiet", "1.5"]);
-            if alone.code == Some(0) {
-                break;
-            }
-            assert!(attempt < attempts, "{}\n{}", alone.stdout, alone.stderr);
-        }
+        println!("once more, alone: {name}");
+        let alone = normative(target, &["--only", &name, "--jobs", "1", "--quiet", "1.5"]);
+        assert_eq!(alone.code, Some(0), "{}\n{}", alone.stdout, alone.stderr);
         outcome.passed.insert(name);
     }
 }

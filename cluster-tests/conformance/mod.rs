@@ -34,15 +34,15 @@ const METHOD: &[&str] = &["--auth-method", "SCRAM-SHA-256", "--auth-data", "n,,n
 fn normative_statements_hold() {
     let _permit = acquire(Weight::Node);
     let node = Node::ready(Config::default());
-    let Outcome { mut passed, skipped } = checks::run_checks(target(&node), Which::All, 1);
+    let Outcome { mut passed, skipped } = checks::run_checks(target(&node), Which::All);
     let limited = Node::ready(limited::config());
-    passed.extend(checks::run_checks(target(&limited), Which::Only(LIMITED), 1).passed);
+    passed.extend(checks::run_checks(target(&limited), Which::Only(LIMITED)).passed);
     let files = Rbac::new(&[User::scram("user", "pencil", "all")], &[("all", &["#"])], PASS_ON);
     // The checks without a method are clients without credentials.
     let anonymous = "<allow-anonymous><enabled>true</enabled></allow-anonymous>";
     let more = format!("<security>{}{anonymous}</security>", files.element());
     let enhanced = Node::ready(Config { more, ..Config::default() });
-    passed.extend(checks::run_checks(Target { arguments: METHOD, ..target(&enhanced) }, Which::Only(ENHANCED), 1).passed);
+    passed.extend(checks::run_checks(Target { arguments: METHOD, ..target(&enhanced) }, Which::Only(ENHANCED)).passed);
     for node in [&node, &limited, &enhanced] {
         assert!(node.is_up(), "the node has lived through it");
         assert!(!node.stderr().contains("panicked"), "{}", node.stderr());

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -16,8 +15,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Bytes travel for `latency` in each direction.
-    pub fn over(targets: Vec<SocketAddr>, latency: Duration) -> Self {
+    pub fn over(targets: Vec<SocketAddr>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -25,7 +23,7 @@ impl Spread {
             let next = AtomicUsize::new(0);
             while let Ok((client, _)) = listener.accept().await {
                 let target = targets[next.fetch_add(1, Ordering::Relaxed) % targets.len()];
-                tokio::spawn(carry(client, target, latency));
+                tokio::spawn(carry(client, target));
             }
         });
         Self { address, _runtime: runtime }
@@ -33,21 +31,18 @@ impl Spread {
 }
 
 /// A refusal, and a reset, show as a closed socket.
-async fn carry(client: TcpStream, target: SocketAddr, latency: Duration) {
+async fn carry(client: TcpStream, target: SocketAddr) {
     let Ok(node) = TcpStream::connect(target).await else { return };
     for stream in [&client, &node] {
         _ = stream.set_nodelay(true);
     }
     let ((from_client, to_client), (from_node, to_node)) = (client.into_split(), node.into_split());
-    tokio::join!(one_way(from_client, to_node, latency), one_way(from_node, to_client, latency));
+    tokio::join!(one_way(from_client, to_node), one_way(from_node, to_client));
 }
 
-async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, latency: Duration) {
+async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     let mut buffer = vec![0; 256 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if !latency.is_zero() {
-            tokio::time::sleep(latency).await;
-        }
         if to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
