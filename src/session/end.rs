@@ -6,6 +6,7 @@ use super::connected::Connected;
 use super::effect::{Effect, End};
 use super::error::Offence;
 use super::peer::Peer;
+use crate::mqtt::codec::disconnect_code_from_client;
 use crate::mqtt::packet::{Disconnect, DisconnectProperties};
 use crate::mqtt::{Packet, ReasonCode};
 use crate::signal::Initiator;
@@ -14,10 +15,14 @@ impl Connected {
     /// The client's DISCONNECT.
     ///
     /// # Errors
-    /// A Session Expiry Interval where CONNECT had 0 (MQTT 5 section 3.14.2.2.2).
+    /// A code that only a server sends; a Session Expiry Interval where CONNECT had 0 (MQTT 5 section 3.14.2.2.2).
     pub(super) fn disconnected(&self, packet: &Disconnect) -> Result<End, Offence> {
         if !self.peer.protocol.is_v5() {
             return Ok(End { will: false, ..end(Initiator::Client, Some(ReasonCode::Success)) });
+        }
+        // [MQTT-3.14.2-1], table 3-10
+        if !disconnect_code_from_client(packet.reason_code) {
+            return Err(Offence::DisconnectCode);
         }
         let expiry = packet.properties.session_expiry_interval.map(|s| s.min(self.settings.session_expiry_max_s));
         if self.session_expiry_interval_s == 0 && expiry.is_some_and(|s| s > 0) {

@@ -67,6 +67,8 @@ pub(super) enum Offence {
     NoLocalShared,
     #[error("session expiry interval raised from 0")]
     SessionExpiryRaised,
+    #[error("reason code of DISCONNECT that only a server sends")]
+    DisconnectCode,
     #[error("too many packets before their turn")]
     BacklogFull,
     /// Same words as HiveMQ's (spec/hivemq.md 9.4).
@@ -99,7 +101,8 @@ impl Offence {
             | Self::TopicAliasZero
             | Self::SubscriptionIdentifierInPublish
             | Self::NoLocalShared
-            | Self::SessionExpiryRaised => ReasonCode::ProtocolError,
+            | Self::SessionExpiryRaised
+            | Self::DisconnectCode => ReasonCode::ProtocolError,
             Self::TopicAliasTooLarge | Self::TopicAliasUnknown => ReasonCode::TopicAliasInvalid,
             Self::ReceiveMaximumExceeded => ReasonCode::ReceiveMaximumExceeded,
             Self::FilterInvalid | Self::FilterTooLong => ReasonCode::TopicFilterInvalid,
