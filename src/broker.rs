@@ -2,7 +2,7 @@
 
 mod health;
 mod sample;
-mod settings;
+pub(crate) mod settings;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};

@@ -13,6 +13,8 @@ mod ending;
 mod enqueue;
 pub mod event;
 mod expiry;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod group;
 pub mod ids;
 pub mod meta;
@@ -38,7 +40,8 @@ mod property_test;
 mod queue_test;
 #[cfg(test)]
 mod record_test;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(test), allow(dead_code))]
 mod testing;
 
 pub use command::{Batch, Command, ConnectCommand, Proposal, Target};
