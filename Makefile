@@ -7,6 +7,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 DATA ?= data
 CLUSTER_DATA ?= data-cluster
+TARGET ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+TIME ?= 60
 VENV := .venv
 PYTHON_PACKAGES := paho-mqtt==2.2.0 gmqtt==0.8.0 aiomqtt==2.5.1
 VENV_DONE := $(VENV)/.done-$(subst $(eval ) ,_,$(PYTHON_PACKAGES))
@@ -17,7 +19,7 @@ JAVASCRIPT := cluster-tests/interop/javascript
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
 INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
 
-.PHONY: help build run cluster test bench lint fmt clean test-needs test-commands
+.PHONY: help build run cluster test bench fuzz lint fmt clean test-needs test-commands
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +42,22 @@ test: test-needs ## Run all tests: units, real clients, real clusters
 
 bench: test-commands ## Measure side by side with mosquitto
 	$(CARGO) bench --bench side_by_side
+
+# What cargo-fuzz finds beside the corpus stays in fuzz/work, what breaks a target in fuzz/artifacts. Our code has no `unsafe`, so no
+# sanitizer; debug assertions and overflow checks are on.
+fuzz: ## Fuzz every target, or TARGET=name, for TIME=60 seconds each (nightly, cargo-fuzz)
+	@cargo +nightly --version >/dev/null 2>&1 || \
+	  { echo "fuzz: a nightly toolchain is missing; rustup toolchain install nightly --profile minimal" >&2; exit 1; }
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: cargo-fuzz is missing; cargo install cargo-fuzz --locked" >&2; exit 1; }
+	@for target in $(TARGET); do \
+	  if [ ! -f fuzz/fuzz_targets/$$target.rs ]; then \
+	    echo "fuzz: there is no target $$target; there are: $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))" >&2; exit 1; \
+	  fi; \
+	  mkdir -p fuzz/work/$$target; \
+	  dictionary=; if [ -f fuzz/dictionaries/$$target.dict ]; then dictionary=-dict=fuzz/dictionaries/$$target.dict; fi; \
+	  cargo +nightly fuzz run --sanitizer none $$target fuzz/work/$$target fuzz/corpus/$$target -- \
+	    -max_total_time=$(TIME) -max_len=4096 -timeout=20 -rss_limit_mb=1536 -print_final_stats=1 $$dictionary; \
+	done
 
 lint: ## Check the format and the lints
 	$(CARGO) fmt --all --check

@@ -3,7 +3,7 @@
 mod authentication;
 mod health;
 mod sample;
-mod settings;
+pub(crate) mod settings;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};

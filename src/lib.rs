@@ -2,7 +2,7 @@
 //! by Raft. ARCHITECTURE.md has the map of the rooms; a room uses rooms above it in this list only.
 
 #![cfg_attr(
-    test,
+    any(test, feature = "fuzzing"),
     allow(
         clippy::unwrap_used,
         clippy::expect_used,
@@ -49,6 +49,9 @@ pub mod edge;
 pub mod broker;
 
 pub mod cli;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 
 #[cfg(test)]
 mod tidy;

@@ -119,10 +119,12 @@ fn sources(room: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
+/// By the part of the path below the sources: what the clone lies in may have any name.
 fn is_test(path: &Path) -> bool {
-    path.components().any(|part| {
+    let below = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    below.components().any(|part| {
         let name = part.as_os_str().to_string_lossy();
         let stem = name.strip_suffix(".rs").unwrap_or(&name);
-        stem.ends_with("_test") || stem.ends_with("_tests") || ["tests", "test", "fixture", "arbitrary"].contains(&stem)
+        stem.ends_with("_test") || stem.ends_with("_tests") || ["tests", "test", "fixture", "arbitrary", "fuzz"].contains(&stem)
     })
 }

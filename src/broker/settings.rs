@@ -33,7 +33,7 @@ pub(super) fn node(settings: &Settings) -> NodeSettings {
     }
 }
 
-fn session(settings: &Settings) -> SessionSettings {
+pub(crate) fn session(settings: &Settings) -> SessionSettings {
     let (mqtt, security, restrictions) = (&settings.mqtt, &settings.security, &settings.restrictions);
     SessionSettings {
         session_expiry_max_s: mqtt.session_expiry_max_s,

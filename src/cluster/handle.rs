@@ -139,9 +139,9 @@ impl Cluster {
     }
 
     /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment. What its clients send must
-    /// wait.
+    /// wait. False where the node serves no clients: they are to be told so.
     pub fn is_stale(&self) -> bool {
-        self.inner.node.visibility.is_stale()
+        self.inner.node.visibility.is_stale() && self.accepts_clients()
     }
 
     /// How often a node was left out of what is acknowledged, since it did not answer.

@@ -6,6 +6,8 @@ pub mod clock;
 mod control;
 mod failure_detector;
 mod founding;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod group;
 pub mod handle;
 pub mod hooks;

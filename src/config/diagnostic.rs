@@ -84,7 +84,7 @@ impl Report {
     }
 
     pub(super) fn add(&self, level: Level, line: u32, path: &str, message: impl Into<String>) {
-        let (file, path, message) = (self.file.clone(), path.to_owned(), message.into());
+        let (file, path, message) = (self.file.clone(), path.to_owned(), one_line(&message.into()));
         self.found.borrow_mut().push(Diagnostic { level, file, line, path, message });
     }
 
@@ -123,6 +123,25 @@ impl Report {
         let (errors, warnings) = self.into_parts();
         ConfigErrors { errors, warnings }
     }
+}
+
+/// Longest message, characters: what the XML reader says repeats a tag of any length.
+const MESSAGE_LEN_MAX: usize = 2000;
+
+/// A message without line ends and what else could steer a terminal, cut when long: some repeat text of the file as it is.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len().min(MESSAGE_LEN_MAX));
+    for c in message.chars().take(MESSAGE_LEN_MAX) {
+        if c.is_control() {
+            line.extend(c.escape_debug());
+        } else {
+            line.push(c);
+        }
+    }
+    if message.chars().nth(MESSAGE_LEN_MAX).is_some() {
+        line.push_str("...");
+    }
+    line
 }
 
 /// Longest part of a value that a message repeats, characters.

@@ -69,7 +69,8 @@ fn read_bounded(path: &Path, size_max: usize) -> io::Result<Vec<u8>> {
     Ok(raw)
 }
 
-fn from_bytes(raw: &[u8], file: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, ConfigErrors> {
+/// Reads and checks the content of a file; `file` is what messages call it.
+pub(crate) fn from_bytes(raw: &[u8], file: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, ConfigErrors> {
     if raw.len() > FILE_SIZE_MAX {
         return Err(refuse(file, format!("larger than {FILE_SIZE_MAX} bytes; this is no configuration")));
     }

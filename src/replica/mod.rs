@@ -14,6 +14,8 @@ mod ending;
 mod enqueue;
 pub mod event;
 mod expiry;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod group;
 pub mod ids;
 pub mod meta;
@@ -41,7 +43,8 @@ mod property_test;
 mod queue_test;
 #[cfg(test)]
 mod record_test;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(test), allow(dead_code))]
 mod testing;
 
 pub use command::{Batch, Command, ConnectCommand, Proposal, Target};

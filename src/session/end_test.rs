@@ -29,6 +29,19 @@ fn the_clients_disconnect_ends_with_its_code_and_keeps_the_will_unless_normal() 
 }
 
 #[test]
+fn a_disconnect_with_a_code_that_only_a_server_sends_is_a_protocol_error() {
+    for code in [ReasonCode::ServerShuttingDown, ReasonCode::SessionTakenOver, ReasonCode::KeepAliveTimeout] {
+        assert_eq!(bye(&mut Rig::of(V5), code, None), ended_by_server(V5, ReasonCode::ProtocolError), "{code:?}");
+    }
+    // [MQTT-3.1.0-2]: also where it asks for a version that nobody knows, for which DISCONNECT has no code.
+    let error = DecodeError::UnsupportedProtocolVersion { name: "MQTT".to_owned(), level: 6 };
+    for version in VERSIONS {
+        let got = Rig::of(version).run(|m, now, out| m.handle_decode_error(&error, None, now, out));
+        assert_eq!(briefs(&got), ended_by_server(version, ReasonCode::ProtocolError));
+    }
+}
+
+#[test]
 fn disconnect_may_change_the_session_expiry_but_not_from_0() {
     let table = [
         // CONNECT, DISCONNECT, maximum, result

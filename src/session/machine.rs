@@ -449,6 +449,8 @@ impl Machine {
                 Err(offence) => self.offend(offence, now, out),
             },
             Input::StreamEnded => self.finish(end::lost(), out),
+            // A CONNECT too, the second one [MQTT-3.1.0-2]; and DISCONNECT has no code for a version.
+            Input::Broken(DecodeError::UnsupportedProtocolVersion { .. }) => self.offend(Offence::SecondConnect, now, out),
             Input::Broken(error) => match error.reason_code() {
                 Some(code) => self.disconnect(code, &error.to_string(), true, now, out),
                 // Closed without DISCONNECT (spec/hivemq.md 9.8), recorded all the same.

@@ -132,7 +132,7 @@ fn only_zeros(reader: &mut impl Read) -> io::Result<bool> {
 }
 
 /// Position in `rest` of a whole batch that is proof. `rest` begins with a broken one.
-fn proof_within(rest: &[u8], proof: Proof) -> Option<usize> {
+pub(super) fn proof_within(rest: &[u8], proof: Proof) -> Option<usize> {
     let key = match proof {
         Proof::AnyBatch => None,
         Proof::Key(key) => Some(key),

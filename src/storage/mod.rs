@@ -45,6 +45,8 @@ mod engine;
 pub mod error;
 mod file_log;
 mod file_state;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod identity;
 mod journal_check;
 pub mod log;

@@ -89,14 +89,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Step, HeaderError> {
 
 fn version_1(bytes: &[u8]) -> Result<Step, HeaderError> {
     let Some(line) = bytes.strip_suffix(b"\r\n") else {
-        if bytes.len() >= V1_LEN_MAX {
+        let ending = if bytes.ends_with(b"\r") { 1 } else { 2 };
+        if bytes.len() + ending > V1_LEN_MAX {
             return Err(HeaderError::LineTooLong);
         }
         // A line feed that ends nothing cannot be part of a line.
         if bytes.contains(&b'\n') {
             return Err(HeaderError::Line);
         }
-        let ending = if bytes.ends_with(b"\r") { 1 } else { 2 };
         return Ok(Step::More(ending.max(V1_LEN_MIN.saturating_sub(bytes.len()))));
     };
     let line = str::from_utf8(line).map_err(|_| HeaderError::Line)?;

@@ -132,6 +132,8 @@ fn malformed_headers_are_refused() {
         (line("TCP4 1.1.1.1\u{e9} 1.1.1.1 1 1"), E::Line),
         (b"PROXY TCP4 1.1.1.1 1.1.1.1 1 1\nmore and more".to_vec(), E::Line),
         (line(&format!("UNKNOWN {}", "x".repeat(92))), E::LineTooLong),
+        // One byte more than the longest line, of which the last two come together.
+        (format!("PROXY UNKNOWN {}", "x".repeat(92)).into_bytes(), E::LineTooLong),
         (v2(0x11, 0x11, &V4), E::Kind),
         (v2(0x22, 0x11, &V4), E::Kind),
         (v2(0x21, 0x13, &V4), E::Kind),

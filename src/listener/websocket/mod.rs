@@ -1,6 +1,8 @@
 //! MQTT over WebSocket (MQTT 5 section 6): tungstenite upgrades, `transport` carries; packets may be split and joined over binary frames.
 
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod transport;
 
 use std::io;
