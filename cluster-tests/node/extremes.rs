@@ -173,7 +173,7 @@ const ODD_NAMES: [&str; 12] = [
     "a/$b/c$",
     "a$",
     "\u{e4}/\u{6f22}\u{5b57}",
-    "\u{1f980}/\u{1d11e}/\u{10ffff}",
+    "\u{1f980}/\u{1d11e}/\u{10fffd}",
     "\u{feff}x",
     "a/\u{301}",
 ];

@@ -175,7 +175,7 @@ impl Machine {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Closed => {}
             State::AwaitConnect { .. } => out.push(Effect::Close),
-            State::Authenticating(authentication) => connect::refuse(&authentication.terms.peer, code, reason, out),
+            State::Authenticating(authentication) => self.refuse(&authentication.terms.peer, code, reason, out),
             State::AwaitRegistration(terms) => {
                 if tell_shard {
                     out.push(Effect::End(end::by_server(code)));
@@ -370,7 +370,7 @@ impl Machine {
     fn refuse(&mut self, peer: &Peer, code: ReasonCode, reason: &str, out: &mut Vec<Effect>) {
         self.backlog.clear();
         self.state = State::Closed;
-        connect::refuse(peer, code, reason, out);
+        connect::refuse_towards(peer, self.settings.redirect_connect(code), reason, out);
     }
 
     /// Takes what a client with an Authentication Method did before CONNACK.
