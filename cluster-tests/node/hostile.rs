@@ -195,7 +195,7 @@ async fn subscribers_that_never_read_are_bounded_and_end_with_their_keep_alive()
                 // The socket ends with the session (case 93).
                 assert!(is_closed(&mut deaf).await, "{kind} {qos:?}: still open");
             };
-            while_others_are_served(&node, 96 * MIB, attack).await;
+            Box::pin(while_others_are_served(&node, 96 * MIB, attack)).await;
             wait::until("it is gone", SOON, || (node.metric(CONNECTIONS) == 0.0).then_some(()));
         }
     }
