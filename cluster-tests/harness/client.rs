@@ -32,7 +32,7 @@ pub enum Gone {
 #[derive(Debug, Clone)]
 pub enum ConnectError {
     /// Nobody listens, or the socket was closed before a CONNACK came.
-    Socket(#[expect(dead_code, reason = "printed")] String),
+    Socket(String),
     /// The broker refused.
     Refused(Box<Connack>),
 }

@@ -441,6 +441,7 @@ async fn a_certificate_stands_for_the_user_it_names_on_its_listener_alone() {
     assert_eq!(code(proxied, &Options::v5("c")).await, ReasonCode::BadUserNameOrPassword);
 }
 
+/// cases.md, row 99.
 #[tokio::test]
 async fn those_who_try_again_and_again_are_held_off_and_nobody_else_is() {
     let _permit = acquire(Weight::Node);

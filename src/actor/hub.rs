@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler};
 use ahash::AHashMap;
@@ -23,14 +22,11 @@ use super::holding::Holding;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
 use super::queue::{Queue, QueueItem};
-use super::timers::Timers;
+use super::timers::{self, Timers};
 
 pub type HubMail = Mail<HubItem, Hub>;
 pub type ClientMail = Mail<ClientItem, Client>;
 pub type QueueMail = Mail<QueueItem, Queue>;
-
-/// Timers are looked at this often: the accuracy of keep alive.
-const TICK: Duration = Duration::from_millis(100);
 
 /// One local receiver of a fan-out.
 #[derive(Debug, Clone)]
@@ -253,7 +249,7 @@ impl Actor for Hub {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(TICK, |hub, _| {
+        ctx.run_interval(timers::TICK, |hub, _| {
             let now = clock::now();
             hub.local.fire_timers(now.mono_ms);
             hub.ticks += 1;

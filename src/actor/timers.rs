@@ -5,7 +5,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
+/// How often an arbiter looks for timers that are due: the accuracy of keep alive.
+pub const TICK: Duration = Duration::from_millis(100);
 /// No timer is set farther ahead, milliseconds: bounds what connections that came and went leave behind.
 const AHEAD_MAX_MS: u64 = 120_000;
 
@@ -43,7 +46,7 @@ mod tests {
     use super::*;
 
     /// As the hub looks at the timers.
-    const TICK_MS: u64 = 100;
+    const TICK_MS: u64 = TICK.as_millis() as u64;
 
     /// A connection as the Client actor keeps its timer: one, set again when it fired.
     struct Connection {

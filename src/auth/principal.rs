@@ -47,7 +47,7 @@ impl Principal {
                     Retain::Retained => retain,
                     Retain::NotRetained => !retain,
                 }
-                && topic_filter::matches(without_slash(filter), without_slash(topic))
+                && topic_filter::matches(filter, topic)
         })
     }
 
@@ -71,13 +71,6 @@ impl Principal {
         let names = Substitutes { client_id: &self.client_id, user_name: self.user_name.as_deref() };
         let mut permissions = roles.iter().flat_map(|role| &role.permissions);
         permissions.any(|permission| permission.topic.filter(names).is_some_and(|filter| fits(permission, &filter)))
-    }
-}
-
-fn without_slash(text: &str) -> &str {
-    match text.trim_end_matches('/') {
-        "" => text,
-        stripped => stripped,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 
 use super::effect::{Effect, Registered};
 use super::peer::Peer;
@@ -10,7 +11,9 @@ use super::settings::SessionSettings;
 use super::test_kit::*;
 use crate::auth::{Refusal, Verdict};
 use crate::mqtt::codec::encoded_len;
-use crate::mqtt::packet::{Connect, PublishAck};
+use crate::mqtt::packet::{
+    Auth, AuthProperties, Connack, ConnackProperties, Connect, Disconnect, DisconnectProperties, PublishAck, Suback, Unsuback,
+};
 use crate::mqtt::{Delivery, Message, Packet, ReasonCode, Source};
 use crate::signal::DropReason;
 
@@ -217,4 +220,62 @@ fn a_success_is_not_explained() {
     let effects = rig.published(1, ReasonCode::NoMatchingSubscribers);
     let want = PublishAck::new(id(1), ReasonCode::NoMatchingSubscribers);
     assert_eq!(effects, [Effect::Send(Packet::Puback(want))]);
+}
+
+/// [MQTT-3.2.2-20] [MQTT-3.4.2-3] [MQTT-3.5.2-3] [MQTT-3.6.2-3] [MQTT-3.7.2-3] [MQTT-3.9.2-2] [MQTT-3.11.2-2] [MQTT-3.14.2-4] [MQTT-3.15.2-3],
+/// and the same of the reason strings.
+#[test]
+fn reason_strings_and_then_user_properties_give_way_to_the_maximum_packet_size() {
+    let words = || Some(ByteString::from_static("a reason of some length"));
+    let pairs = || vec![("name".into(), "value".into())];
+    let ack =
+        || PublishAck { reason_string: words(), user_properties: pairs(), ..PublishAck::new(id(1), ReasonCode::QuotaExceeded) };
+    let codes = || vec![ReasonCode::UnspecifiedError];
+    let connack = ConnackProperties { reason_string: words(), user_properties: pairs(), ..ConnackProperties::default() };
+    let disconnect = DisconnectProperties { reason_string: words(), user_properties: pairs(), ..DisconnectProperties::default() };
+    let auth = AuthProperties { reason_string: words(), user_properties: pairs(), ..AuthProperties::default() };
+    let all = [
+        Packet::Connack(Box::new(Connack {
+            session_present: false,
+            reason_code: ReasonCode::QuotaExceeded,
+            properties: connack,
+        })),
+        Packet::Puback(ack()),
+        Packet::Pubrec(ack()),
+        Packet::Pubrel(ack()),
+        Packet::Pubcomp(ack()),
+        Packet::Suback(Box::new(Suback {
+            packet_id: id(1),
+            reason_codes: codes(),
+            reason_string: words(),
+            user_properties: pairs(),
+        })),
+        Packet::Unsuback(Box::new(Unsuback {
+            packet_id: id(1),
+            reason_codes: codes(),
+            reason_string: words(),
+            user_properties: pairs(),
+        })),
+        Packet::Disconnect(Box::new(Disconnect { reason_code: ReasonCode::QuotaExceeded, properties: disconnect })),
+        Packet::Auth(Box::new(Auth { reason_code: ReasonCode::ContinueAuthentication, properties: auth })),
+    ];
+    for whole in all {
+        let full = encoded_len(&whole, V5);
+        let sent = |max: usize| {
+            let mut out = Vec::new();
+            let fits = Peer::new(&taking(u32::try_from(max).unwrap()), &settings()).send(whole.clone(), &mut out);
+            assert_eq!(fits, !out.is_empty());
+            out.pop().map(|effect| match effect {
+                Effect::Send(packet) => (encoded_len(&packet, V5), packet),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(sent(full), Some((full, whole.clone())));
+        let (without_words, packet) = sent(full - 1).unwrap();
+        // Identifier, length and text of the reason string; lengths of the packet and its properties may shrink, too.
+        assert!((full - 29..=full - 26).contains(&without_words), "{packet:?}");
+        let (bare, packet) = sent(without_words - 1).unwrap();
+        assert!(bare <= without_words - 14, "{packet:?}");
+        assert_eq!(sent(bare - 1), None);
+    }
 }

@@ -3,6 +3,8 @@
 //! A filter that is no filter, or asks for what is switched off, ends the connection as HiveMQ does; so a SUBACK holds only what the
 //! outside said, and that the client may not subscribe to a filter.
 
+use bytestring::ByteString;
+
 use super::connected::{Connected, Question};
 use super::effect::{Effect, Subscription, Ticket};
 use super::error::Offence;
@@ -41,10 +43,7 @@ impl Connected {
     /// The filter, and the options with the QoS that is granted [MQTT-3.8.4-7].
     fn check_request(&self, request: &SubscriptionRequest) -> Result<(SubscriptionFilter, SubscriptionOptions), Offence> {
         self.settings.check_text(&request.filter, "topic filter")?;
-        if request.filter.len() > usize::from(self.settings.max_topic_length) {
-            return Err(Offence::FilterTooLong);
-        }
-        let filter = SubscriptionFilter::parse(&request.filter).map_err(|_| Offence::FilterInvalid)?;
+        let filter = self.parse_filter(&request.filter)?;
         if filter.has_wildcard() && !self.settings.wildcard_subscriptions {
             return Err(Offence::WildcardSubscription);
         }
@@ -59,6 +58,13 @@ impl Connected {
             }
         }
         Ok((filter, SubscriptionOptions { qos, ..request.options }))
+    }
+
+    fn parse_filter(&self, text: &ByteString) -> Result<SubscriptionFilter, Offence> {
+        if text.len() > usize::from(self.settings.max_topic_length) {
+            return Err(Offence::FilterTooLong);
+        }
+        SubscriptionFilter::parse(text).map_err(|_| Offence::FilterInvalid)
     }
 
     /// The outside's answer to a SUBSCRIBE.
@@ -102,12 +108,14 @@ impl Connected {
         let mut answers = Answers::with_capacity(unsubscribe.filters.len());
         for text in &unsubscribe.filters {
             self.settings.check_text(text, "topic filter")?;
-            match SubscriptionFilter::parse(text) {
+            match self.parse_filter(text) {
                 Ok(filter) => {
                     filters.push(filter);
                     answers.push(None);
                 }
-                Err(_) => answers.push(Some(ReasonCode::TopicFilterInvalid)),
+                Err(_) if self.peer.protocol.is_v5() => answers.push(Some(ReasonCode::TopicFilterInvalid)),
+                // UNSUBACK of MQTT 3 has nothing to say it with (spec/hivemq.md 9.8).
+                Err(offence) => return Err(offence),
             }
         }
         if filters.is_empty() {

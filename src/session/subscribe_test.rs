@@ -170,3 +170,17 @@ fn reading_stops_while_too_many_answers_are_awaited() {
     assert_eq!(briefs(&rig.subscribed(256, &[ReasonCode::Success])), ["SUBACK 256 00"]);
     assert!(rig.machine.wants_input());
 }
+
+/// spec/hivemq.md 9.8
+#[test]
+fn what_is_no_filter_or_too_long_a_one_cannot_be_unsubscribed() {
+    let short = SessionSettings { max_topic_length: 5, ..settings() };
+    for wrong in ["a+", "longer"] {
+        let mut rig = Rig::connected(short.clone(), connect(V5));
+        assert_eq!(briefs(&cancel(&mut rig, &[wrong])), ["UNSUBACK 8 8f"], "{wrong}");
+        for version in [ProtocolVersion::V3_1, V3] {
+            let mut rig = Rig::connected(short.clone(), connect(version));
+            assert_eq!(briefs(&cancel(&mut rig, &[wrong])), ended_by_server(version, ReasonCode::TopicFilterInvalid), "{wrong}");
+        }
+    }
+}
