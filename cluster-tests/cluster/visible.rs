@@ -295,3 +295,23 @@ async fn what_is_published_anywhere_after_a_clean_start_does_not_match_the_sessi
     }
     assert_eq!(matched, 0, "of {rounds}");
 }
+
+/// [MQTT-4.6.0-5]: the retained message of before is not the last word, wherever both are.
+#[tokio::test]
+async fn what_is_published_anywhere_after_a_suback_comes_behind_the_retained_message_of_before() {
+    let trio = quiet_trio(Weight::Cluster);
+    let mut publishers = one_on_each(&trio, "publisher").await;
+    for round in 0..rounds(90) {
+        let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][round % 2];
+        let topic = format!("state/{round}");
+        let publisher = &mut publishers[(round / 3) % 3];
+        publisher.publish_retained(&topic, b"before", qos).await;
+        let options = Options::v5(&format!("subscriber-{}", round % 5)).persistent();
+        let mut subscriber = Client::connect(trio.mqtt(round % 3), &options).await;
+        subscriber.subscribe(&topic, qos).await;
+        publisher.publish_retained(&topic, b"after", qos).await;
+        assert_eq!([subscriber.text().await, subscriber.text().await], ["before", "after"], "round {round}");
+        subscriber.unsubscribe(&topic).await;
+        subscriber.disconnect().await;
+    }
+}

@@ -77,3 +77,63 @@ async fn messages_of_a_publisher_arrive_in_their_order() {
         }
     }
 }
+
+/// [MQTT-4.6.0-5]: what was queued while the session was kept comes before what is published once it is kept no more.
+#[tokio::test]
+async fn a_backlog_comes_before_what_is_published_after_a_resume_that_keeps_no_session() {
+    const WINDOW: usize = 50;
+    const QUEUED: usize = 130;
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let topic = format!("backlog/{qos:?}");
+        let mut subscriber = Client::connect(node.mqtt(), &Options::v5("subscriber").persistent()).await;
+        subscriber.subscribe(&topic, qos).await;
+        subscriber.disconnect().await;
+        for number in 0..QUEUED {
+            publisher.publish(&topic, number.to_string().as_bytes(), qos).await;
+        }
+        let ends = Options::v5("subscriber").clean_start(false).manual_ack();
+        let mut subscriber = Client::connect(node.mqtt(), &ends).await;
+        assert!(subscriber.session_present());
+        let mut window = Vec::new();
+        for number in 0..WINDOW {
+            window.push(subscriber.message().await);
+            assert_eq!(&*window[number].payload, number.to_string().as_bytes());
+        }
+        for number in QUEUED..QUEUED + 10 {
+            publisher.publish(&topic, number.to_string().as_bytes(), qos).await;
+        }
+        subscriber.auto_ack = true;
+        for message in &window {
+            let id = message.packet_id.expect("an identifier");
+            let ack = PublishAck::new(id, ReasonCode::Success);
+            let packet = if qos == QoS::ExactlyOnce { Packet::Pubrec(ack) } else { Packet::Puback(ack) };
+            subscriber.send(&packet).await.expect("sent");
+        }
+        for number in WINDOW..QUEUED + 10 {
+            assert_eq!(subscriber.text().await, number.to_string(), "{qos:?}");
+        }
+        subscriber.disconnect().await;
+    }
+}
+
+/// [MQTT-4.6.0-5]: the retained message of before is not the last word.
+#[tokio::test]
+async fn what_is_published_after_a_suback_comes_behind_the_retained_message_of_before() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    for round in 0..60 {
+        let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][round % 2];
+        let topic = format!("state/{round}");
+        publisher.publish_retained(&topic, b"before", qos).await;
+        let mut subscriber = Client::connect(node.mqtt(), &Options::v5("subscriber").persistent()).await;
+        subscriber.subscribe(&topic, qos).await;
+        publisher.publish_retained(&topic, b"after", qos).await;
+        assert_eq!([subscriber.text().await, subscriber.text().await], ["before", "after"], "round {round}");
+        subscriber.unsubscribe(&topic).await;
+        subscriber.disconnect().await;
+    }
+}

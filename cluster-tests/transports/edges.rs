@@ -65,13 +65,28 @@ async fn a_web_socket_is_opened_on_the_exact_path_with_a_sub_protocol_that_is_se
         // No extension is agreed to: compression is not part of this version.
         let answer = upgrade(&way, broker, "/mqtt", "Sec-WebSocket-Extensions: permessage-deflate\r\n").await;
         assert!(answer.starts_with("http/1.1 101 ") && !answer.contains("sec-websocket-extensions"), "{answer}");
-        // A request without an upgrade is answered and closed.
-        let mut plain = way.connect(broker).await.expect("connected");
-        plain.write_all(b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("sent");
-        plain.flush().await.expect("sent");
-        let mut answer = Vec::new();
-        _ = tokio::time::timeout(SOON, plain.read_to_end(&mut answer)).await.expect("closed");
-        assert!(!answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+        // What is no opening handshake is told so and closed: RFC 6455 4.2.1, 4.4.
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+        let (version, key) = ("Sec-WebSocket-Version: 13\r\n", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n");
+        let requests = [
+            (format!("GET /mqtt HTTP/1.1\r\nHost: a\r\n{version}{key}\r\n"), 400),
+            (format!("GET /mqtt HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n{version}{key}\r\n"), 426),
+            (format!("GET /mqtt HTTP/1.1\r\nHost: a\r\n{upgrade}Sec-WebSocket-Version: 8\r\n{key}\r\n"), 426),
+            (format!("GET /mqtt HTTP/1.1\r\nHost: a\r\n{upgrade}{version}\r\n"), 400),
+            (format!("GET /mqtt HTTP/1.1\r\nHost: a\r\n{upgrade}{version}Sec-WebSocket-Key: abc\r\n\r\n"), 400),
+            (format!("POST /mqtt HTTP/1.1\r\nHost: a\r\n{upgrade}{version}{key}\r\n"), 400),
+            (format!("GET /mqtt HTTP/1.0\r\nHost: a\r\n{upgrade}{version}{key}\r\n"), 400),
+        ];
+        for (request, status) in requests {
+            let mut plain = way.connect(broker).await.expect("connected");
+            plain.write_all(request.as_bytes()).await.expect("sent");
+            plain.flush().await.expect("sent");
+            let mut answer = Vec::new();
+            _ = tokio::time::timeout(SOON, plain.read_to_end(&mut answer)).await.expect("closed");
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{kind} {request}: {answer}");
+            assert!(status != 426 || answer.contains("Sec-WebSocket-Version: 13\r\n"), "{answer}");
+        }
     }
 }
 

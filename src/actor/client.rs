@@ -119,6 +119,8 @@ pub struct Client {
     /// Steps of replicated deliveries gathered in this turn.
     steps: Vec<(u64, crate::replica::command::QueueStep)>,
     completed: usize,
+    /// SUBACKs that wait until retained messages are in the replicated queue; what comes out of that meanwhile waits for them.
+    subscribing: usize,
     /// Dropped when there is nothing to read.
     settling: Vec<oneshot::Sender<()>>,
     /// The reactor has looked at the socket since the first of them came.
@@ -182,6 +184,7 @@ impl Client {
             sent_seq: 0,
             steps: Vec::new(),
             completed: 0,
+            subscribing: 0,
             settling: Vec::new(),
             settle_due: false,
             writable: true,
@@ -380,7 +383,7 @@ impl Client {
 
     fn deliver(&mut self, delivery: Delivery) {
         if delivery.qos != QoS::AtMostOnce {
-            if !self.held.is_empty() || !self.writable || self.machine.send_quota() == 0 {
+            if !self.held.is_empty() || !self.writable || self.subscribing > 0 || self.machine.send_quota() == 0 {
                 self.held.push_back(delivery);
                 return;
             }
@@ -419,7 +422,7 @@ impl Client {
 
     /// Sends what was held back for lack of quota or of a writable socket.
     fn deliver_held(&mut self) {
-        while self.writable && self.machine.send_quota() > 0 {
+        while self.writable && self.subscribing == 0 && self.machine.send_quota() > 0 {
             let Some(delivery) = self.held.pop_front() else { break };
             if let Source::Queue { seq } = delivery.source {
                 self.sent_seq = self.sent_seq.max(seq);

@@ -226,7 +226,9 @@ impl Queue {
         let now_ms = clock::wall_ms();
         let before = self.waiting.qos0_bytes();
         while !batch.is_full() {
-            match self.waiting.pop(window.saturating_sub(self.outstanding), now_ms) {
+            // What a session kept, and goes on without being kept, is older than what comes now [MQTT-4.6.0-5].
+            let room = if self.may_have_entries { 0 } else { window.saturating_sub(self.outstanding) };
+            match self.waiting.pop(room, now_ms) {
                 Pop::Deliver(delivery) => {
                     if delivery.qos != QoS::AtMostOnce {
                         self.outstanding += 1;

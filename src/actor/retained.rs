@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, SubmitError};
 use crate::mqtt::packet::RetainHandling;
-use crate::mqtt::{Message, QoS, SubscriptionIds, topic_filter};
+use crate::mqtt::{Delivery, Message, QoS, SubscriptionIds, topic_filter};
 use crate::replica::{Command, ConnectionRef, Position, ShardId, State, Target};
 use crate::session::Subscription;
 
@@ -23,16 +23,42 @@ const WINDOW_MESSAGES: usize = 256;
 /// Pause before a message is proposed again that the shard had no room for.
 const RETRY: Duration = Duration::from_millis(20);
 
+/// What is retained for new subscriptions.
+pub struct Retained {
+    /// For the connection's own queue.
+    pub own: Vec<Delivery>,
+    /// For the session's replicated queue.
+    pub replicated: Replicated,
+}
+
+/// Messages for a replicated queue, in order.
+pub struct Replicated(std::vec::IntoIter<Queued>);
+
 /// A retained message for one subscription.
-struct Retained {
+pub struct Queued {
     message: Arc<Message>,
     qos: QoS,
     subscription_ids: SubscriptionIds,
 }
 
-/// Sends what is retained for new subscriptions: into the session's replicated queue, or the connection's own.
-pub fn send(local: &Rc<Local>, connection: ConnectionRef, identity: &Identity, subscriptions: &[Subscription], existed: &[bool]) {
-    let mut replicated = Vec::new();
+impl Replicated {
+    /// As many as are proposed at a time; `None` where there are no more.
+    pub fn next_window(&mut self) -> Option<Vec<Queued>> {
+        let (mut bytes, mut window) = (0, Vec::new());
+        while bytes < WINDOW_BYTES
+            && window.len() < WINDOW_MESSAGES
+            && let Some(next) = self.0.next()
+        {
+            bytes += next.message.size_bytes();
+            window.push(next);
+        }
+        (!window.is_empty()).then_some(window)
+    }
+}
+
+/// Looks for what is retained.
+pub fn look(local: &Rc<Local>, identity: &Identity, subscriptions: &[Subscription], existed: &[bool]) -> Retained {
+    let (mut own, mut replicated) = (Vec::new(), Vec::new());
     for (subscription, existed) in subscriptions.iter().zip(existed) {
         let wanted = match subscription.options.retain_handling {
             RetainHandling::Send => true,           // [MQTT-3.3.1-9]
@@ -47,15 +73,19 @@ pub fn send(local: &Rc<Local>, connection: ConnectionRef, identity: &Identity, s
             let qos = message.qos.min(subscription.options.qos);
             let subscription_ids: SubscriptionIds = subscription.identifier.into_iter().collect();
             if qos != QoS::AtMostOnce && identity.persistent {
-                replicated.push(Retained { message, qos, subscription_ids });
+                replicated.push(Queued { message, qos, subscription_ids });
             } else {
-                let delivery = publish::delivery(&message, qos, true, subscription_ids);
-                local.post(connection.connection, QueueItem::Push { delivery: Box::new(delivery), retained: true });
+                own.push(publish::delivery(&message, qos, true, subscription_ids));
             }
         }
     }
-    if !replicated.is_empty() {
-        actix_rt::spawn(enqueue(Arc::clone(local.node()), connection, identity.clone(), replicated));
+    Retained { own, replicated: Replicated(replicated.into_iter()) }
+}
+
+/// Gives the connection's own queue what is retained.
+pub fn push(local: &Rc<Local>, connection: ConnectionRef, own: Vec<Delivery>) {
+    for delivery in own {
+        local.post(connection.connection, QueueItem::Push { delivery: Box::new(delivery), retained: true });
     }
 }
 
@@ -98,40 +128,42 @@ fn put(messages: &mut Vec<Arc<Message>>, message: Arc<Message>, now_ms: u64) {
     }
 }
 
-/// Queues messages in order, a window at a time, so that one subscriber of many retained messages does not take the room of a shard's
+/// Queues all messages in order, a window at a time, so that one subscriber of many retained messages does not take the room of a shard's
 /// other clients. Ends with the connection: what was not queued then is sent at the next SUBSCRIBE.
-async fn enqueue(node: Arc<Node>, connection: ConnectionRef, identity: Identity, messages: Vec<Retained>) {
-    let mut waiting = messages.into_iter().peekable();
-    while waiting.peek().is_some() {
-        let (mut bytes, mut window) = (0, Vec::new());
-        while bytes < WINDOW_BYTES
-            && window.len() < WINDOW_MESSAGES
-            && let Some(next) = waiting.next()
+pub fn enqueue_all(node: Arc<Node>, connection: ConnectionRef, identity: Identity, mut messages: Replicated) {
+    let Some(mut window) = messages.next_window() else { return };
+    actix_rt::spawn(async move {
+        while enqueue(Arc::clone(&node), connection, identity.clone(), window).await
+            && let Some(next) = messages.next_window()
         {
-            bytes += next.message.size_bytes();
-            window.push(next);
+            window = next;
         }
-        let Some(cluster) = node.cluster().filter(|_| is_current(&node, connection, &identity)) else { return };
-        let propose = |retained| {
-            let command = command(&identity, retained);
-            (command.clone(), cluster.submit(identity.shard, command))
-        };
-        let proposed: Vec<_> = window.into_iter().map(propose).collect();
-        for (command, outcome) in proposed {
-            let outcome = match outcome.await {
-                Err(SubmitError::Overloaded) => submit_again(cluster, &identity, command).await,
-                outcome => outcome.map(|_| ()),
-            };
-            if outcome.is_err() {
-                tracing::debug!(client = %identity.client, "retained messages were not queued: the shard has no leader in reach");
-                return;
-            }
-        }
-    }
+    });
 }
 
-fn command(identity: &Identity, retained: Retained) -> Command {
-    let Retained { message, qos, subscription_ids } = retained;
+/// Queues messages in order; false where the connection is over, or the shard out of reach.
+pub async fn enqueue(node: Arc<Node>, connection: ConnectionRef, identity: Identity, window: Vec<Queued>) -> bool {
+    let Some(cluster) = node.cluster().filter(|_| is_current(&node, connection, &identity)) else { return false };
+    let propose = |queued| {
+        let command = command(&identity, queued);
+        (command.clone(), cluster.submit(identity.shard, command))
+    };
+    let proposed: Vec<_> = window.into_iter().map(propose).collect();
+    for (command, outcome) in proposed {
+        let outcome = match outcome.await {
+            Err(SubmitError::Overloaded) => submit_again(cluster, &identity, command).await,
+            outcome => outcome.map(|_| ()),
+        };
+        if outcome.is_err() {
+            tracing::debug!(client = %identity.client, "retained messages were not queued: the shard has no leader in reach");
+            return false;
+        }
+    }
+    true
+}
+
+fn command(identity: &Identity, queued: Queued) -> Command {
+    let Queued { message, qos, subscription_ids } = queued;
     let client = identity.client.clone();
     let target = Target::Session { client, qos, retain: true, subscription_ids, retained_origin: true };
     Command::Enqueue { message, targets: vec![target] }

@@ -52,8 +52,8 @@ impl HttpHandle {
 /// Longest time a client may take to send its request head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const SHUTDOWN_TIMEOUT_S: u64 = 1;
-const BACKLOG: u32 = 128;
-const CONNECTIONS_MAX: usize = 256;
+const BACKLOG: u32 = 1024;
+const CONNECTIONS_MAX: usize = 4096;
 
 /// Starts a server on one address, on a thread of its own, so that a scrape never waits for clients nor they for it. Must be called
 /// inside an actix `System`.

@@ -21,7 +21,8 @@ use super::super::endings::Claim;
 use super::super::hub::Grant;
 use super::super::publish::{self, Published};
 use super::super::queue::QueueItem;
-use super::super::{clock, endings, retained, settle, shared_subscription};
+use super::super::retained::{self, Retained};
+use super::super::{clock, endings, settle, shared_subscription};
 use super::{Client, Identity};
 
 /// What is done with an answer.
@@ -71,6 +72,16 @@ impl Client {
             let answer = future.await;
             Box::new(move |client: &mut Self, ctx: &mut Context<Self>| then(answer, client, ctx)) as Continuation
         }));
+    }
+
+    /// The same for a question that another's answer led to, and whose answer takes the place of that.
+    fn defer_first<T: 'static>(
+        &mut self,
+        future: impl Future<Output = T> + 'static,
+        then: impl FnOnce(T, &mut Self, &mut Context<Self>) + 'static,
+    ) {
+        self.defer(future, then);
+        self.deferred.rotate_right(1);
     }
 
     /// Goes on with every question that is answered and has none unanswered before it.
@@ -256,12 +267,7 @@ impl Client {
         let submitted = cluster.submit_everywhere(identity.shard, command);
         self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
-                Ok(Outcome::Subscribed(existed)) => {
-                    let codes: Vec<ReasonCode> = subscriptions.iter().map(|s| granted(s.options.qos)).collect();
-                    client.machine.handle_subscribed(ticket, &codes, client.now, &mut client.effects);
-                    client.run_effects(ctx);
-                    retained::send(&client.local, client.connection, &identity, &subscriptions, &existed);
-                }
+                Ok(Outcome::Subscribed(existed)) => client.subscribed(ticket, &subscriptions, &existed, &identity, ctx),
                 Ok(Outcome::Refused(code)) if code != ReasonCode::SessionTakenOver => {
                     let codes = vec![code; subscriptions.len()];
                     client.machine.handle_subscribed(ticket, &codes, client.now, &mut client.effects);
@@ -270,6 +276,38 @@ impl Client {
                 Err(_) => client.unavailable(),
             }
             client.run_effects(ctx);
+        });
+    }
+
+    /// SUBACK, and what is retained for the subscriptions. What goes into the session's replicated queue is there before the SUBACK: what is
+    /// published to the topic from then on comes behind it [MQTT-4.6.0-5].
+    fn subscribed(
+        &mut self,
+        ticket: Ticket,
+        subscriptions: &[Subscription],
+        existed: &[bool],
+        identity: &Identity,
+        ctx: &mut Context<Self>,
+    ) {
+        let codes: Vec<ReasonCode> = subscriptions.iter().map(|s| granted(s.options.qos)).collect();
+        let Retained { own, mut replicated } = retained::look(&self.local, identity, subscriptions, existed);
+        let Some(first) = replicated.next_window() else {
+            self.machine.handle_subscribed(ticket, &codes, self.now, &mut self.effects);
+            self.run_effects(ctx);
+            retained::push(&self.local, self.connection, own);
+            return;
+        };
+        self.subscribing += 1;
+        let queued = retained::enqueue(Arc::clone(self.local.node()), self.connection, identity.clone(), first);
+        let identity = identity.clone();
+        self.defer_first(queued, move |queued, client, ctx| {
+            client.subscribing -= 1;
+            client.machine.handle_subscribed(ticket, &codes, client.now, &mut client.effects);
+            client.run_effects(ctx);
+            retained::push(&client.local, client.connection, own);
+            if queued {
+                retained::enqueue_all(Arc::clone(client.local.node()), client.connection, identity, replicated);
+            }
         });
     }
 

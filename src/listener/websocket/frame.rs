@@ -43,6 +43,10 @@ pub(super) enum FrameError {
     Fragmentation,
     #[error("a WebSocket frame with an impossible length")]
     Length,
+    #[error("a WebSocket close frame with half a status code, or one that may not be sent")]
+    CloseStatus,
+    #[error("a WebSocket close frame whose reason is not UTF-8")]
+    CloseReason,
 }
 
 impl FrameError {
@@ -50,6 +54,7 @@ impl FrameError {
     pub(super) fn status(self) -> u16 {
         match self {
             Self::Text => 1003,
+            Self::CloseReason => 1007,
             _ => 1002,
         }
     }
@@ -85,7 +90,7 @@ impl Decoder {
             let Some(mut payload) = self.payload else {
                 from += self.take_header(bytes.get(from..).unwrap_or_default())?;
                 // A frame may have no payload at all.
-                self.finish_frame(control);
+                self.finish_frame(control)?;
                 continue;
             };
             let available = bytes.len() - from;
@@ -102,7 +107,7 @@ impl Decoder {
             payload.remaining -= count as u64;
             payload.mask.rotate_left(count % 4);
             self.payload = Some(payload);
-            self.finish_frame(control);
+            self.finish_frame(control)?;
         }
         Ok(to)
     }
@@ -176,21 +181,36 @@ impl Decoder {
     }
 
     /// Ends the frame when its payload is complete.
-    fn finish_frame(&mut self, control: &mut Vec<Control>) {
-        let Some(payload) = self.payload.filter(|payload| payload.remaining == 0) else { return };
+    fn finish_frame(&mut self, control: &mut Vec<Control>) -> Result<(), FrameError> {
+        let Some(payload) = self.payload.filter(|payload| payload.remaining == 0) else { return Ok(()) };
         self.payload = None;
         self.header_len = 0;
         match payload.opcode {
             PING => control.push(Control::Ping(std::mem::take(&mut self.control))),
             CLOSE => {
-                let status = self.control.first_chunk().map(|code| u16::from_be_bytes(*code));
-                control.push(Control::Close(status));
                 self.closed = true;
+                control.push(Control::Close(close_status(&self.control)?));
             }
             _ => {}
         }
         self.control = Vec::new();
+        Ok(())
     }
+}
+
+/// The status code of a close frame's payload (RFC 6455 5.5.1, 7.4).
+fn close_status(payload: &[u8]) -> Result<Option<u16>, FrameError> {
+    let Some((code, reason)) = payload.split_first_chunk() else {
+        return if payload.is_empty() { Ok(None) } else { Err(FrameError::CloseStatus) };
+    };
+    let code = u16::from_be_bytes(*code);
+    if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
+        return Err(FrameError::CloseStatus);
+    }
+    if str::from_utf8(reason).is_err() {
+        return Err(FrameError::CloseReason);
+    }
+    Ok(Some(code))
 }
 
 fn unmask(bytes: &mut [u8], mask: [u8; 4]) {

@@ -57,9 +57,27 @@ fn payload_comes_out_in_order_whatever_the_frames_and_the_reads() {
 
 #[test]
 fn nothing_counts_behind_a_close_frame() {
-    for (payload, status) in [(&b""[..], None), (&[0x03, 0xE8, b'b', b'y', b'e'], Some(1000)), (&[3], None)] {
+    for (payload, status) in [(&b""[..], None), (&[0x03, 0xE8, b'b', b'y', b'e'], Some(1000)), (&[0x0F, 0xA0], Some(4000))] {
         let stream = [frame(FIN | BINARY, b"a"), frame(FIN | CLOSE, payload), frame(FIN | TEXT, b"b")].concat();
         assert_eq!(decode(&stream, 4), Ok((b"a".to_vec(), vec![Control::Close(status)])));
+    }
+}
+
+/// RFC 6455 5.5.1, 7.4, 8.1
+#[test]
+fn a_close_frame_says_a_status_that_may_be_sent_and_a_reason_in_utf_8() {
+    let cases: [(&[u8], FrameError, u16); 7] = [
+        (&[3], FrameError::CloseStatus, 1002),
+        (&[0x03, 0xED], FrameError::CloseStatus, 1002), // 1005
+        (&[0x03, 0xEE], FrameError::CloseStatus, 1002), // 1006
+        (&[0x03, 0xE7], FrameError::CloseStatus, 1002), // 999
+        (&[0x07, 0xD0], FrameError::CloseStatus, 1002), // 2000
+        (&[0x13, 0x88], FrameError::CloseStatus, 1002), // 5000
+        (&[0x03, 0xE8, 0xFF], FrameError::CloseReason, 1007),
+    ];
+    for (payload, error, status) in cases {
+        assert_eq!(decode(&frame(FIN | CLOSE, payload), 4), Err(error), "{payload:?}");
+        assert_eq!(error.status(), status);
     }
 }
 
