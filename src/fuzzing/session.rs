@@ -1,6 +1,7 @@
 //! A session machine whose client, shard, queue and clock do whatever they like. `observer` knows what it promises all the same.
 
 mod input;
+mod login;
 mod observer;
 
 use std::cell::Cell;
@@ -9,15 +10,20 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 
 use super::Draw;
+use crate::auth::Verdict;
 use crate::broker::settings;
 use crate::config::embedded_default;
 use crate::mqtt::codec::{DecodeError, Frame, connect_version, decode};
 use crate::mqtt::packet::{Packet, PacketId};
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
-use crate::session::{Effect, Machine, Now, Registered, SessionSettings};
+use crate::session::{
+    AliasMemory, Effect, KeepAlivePolicy, Machine, Now, RefuseConnections, Registered, ServerReference, SessionSettings,
+};
 use observer::{Observer, Question};
 
 const STEPS_MAX: usize = 400;
+/// spec/hivemq.md 9.1
+const AUTHENTICATION_MS_MAX: u64 = 30_000;
 /// What the outside answers a PUBLISH and a SUBSCRIBE with.
 const PUBLISH_CODES: [ReasonCode; 5] = [
     ReasonCode::Success,
@@ -60,7 +66,19 @@ impl Run {
     }
 
     fn step(&mut self, draw: &mut Draw<'_>) {
-        match draw.below(24) {
+        let choice = draw.byte();
+        match choice {
+            232..=247 => return self.judge(&login::verdict(draw)),
+            248..=252 => {
+                if let Some(packet) = input::auth(draw, &self.observer) {
+                    self.hand_in(packet);
+                }
+                return;
+            }
+            253.. => return self.do_not_read(draw),
+            _ => {}
+        }
+        match choice % 24 {
             // Whatever packet the decoder makes of bytes.
             0..=2 => {
                 let bytes = draw.bytes();
@@ -123,7 +141,7 @@ impl Run {
         let (frame, bytes) = framed(&bytes);
         match decode(frame, bytes.clone(), self.machine.protocol()) {
             // Nothing is in flight then. An observer cannot tell for what it counts once its turn has come.
-            Ok(Packet::Puback(_) | Packet::Pubrec(_) | Packet::Pubcomp(_)) if self.observer.is_registering() => {}
+            Ok(Packet::Puback(_) | Packet::Pubrec(_) | Packet::Pubcomp(_)) if self.observer.is_held_back() => {}
             Ok(packet) => {
                 self.observer.hand_in(&packet, self.machine.is_closed());
                 let number = self.assigned.get();
@@ -179,7 +197,34 @@ impl Run {
         assert!(out.is_empty(), "{out:?}");
     }
 
+    /// Hands in a verdict, asked for or not.
+    fn judge(&mut self, verdict: &Verdict) {
+        let asked = self.observer.is_judging();
+        self.observer.see_verdict(verdict);
+        let effects = self.run(|machine, now, out| machine.handle_authenticated(verdict.clone(), now, out));
+        assert_eq!(effects.is_empty(), !asked);
+        self.observer.verdict_was_followed();
+    }
+
+    /// The broker turns away from the client for a while, which is given no less time for that.
+    fn do_not_read(&mut self, draw: &mut Draw<'_>) {
+        let before = self.machine.next_timeout();
+        let ms = u64::from(draw.byte()) * 200;
+        self.advance(ms);
+        if draw.flag() {
+            self.machine.handle_unheard(self.now);
+        } else {
+            self.machine.handle_pause(ms);
+        }
+        let after = self.machine.next_timeout();
+        assert!(after.is_some() == before.is_some() && after >= before);
+        self.time_is_up();
+    }
+
     fn register(&mut self, draw: &mut Draw<'_>) {
+        if self.observer.is_held_back() && self.observer.is_judging() {
+            self.judge(&login::accepted());
+        }
         let verdict = match draw.byte() {
             0..=39 => Err(draw.pick(&[ReasonCode::ServerUnavailable, ReasonCode::NotAuthorized, ReasonCode::QuotaExceeded])),
             byte => {
@@ -187,7 +232,7 @@ impl Run {
                 Ok(Registered { session_present: byte & 4 != 0, received_packet_ids: ids.collect() })
             }
         };
-        self.observer.see_verdict(&verdict);
+        self.observer.see_registered(&verdict);
         self.run(|machine, now, out| machine.handle_registered(verdict, now, out));
     }
 
@@ -221,8 +266,16 @@ impl Run {
             few @ 0..=99 => u64::from(few) * 500,
             _ => u64::from(draw.u16()),
         };
+        self.advance(ms);
+        self.time_is_up();
+    }
+
+    fn advance(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.now.wall_ms += ms;
+    }
+
+    fn time_is_up(&mut self) {
         let is_due = self.machine.next_timeout().is_some_and(|due_ms| due_ms <= self.now.mono_ms);
         let effects = self.run(Machine::handle_timeout);
         assert_eq!(effects.is_empty(), !is_due);
@@ -244,15 +297,21 @@ impl Run {
             assert!(!machine.wants_input() && machine.next_timeout().is_none() && machine.send_quota() == 0);
         } else {
             assert_eq!(machine.send_quota(), observer.quota_left());
+            // Who logs in is done in time, or out.
+            let latest_ms = self.now.mono_ms + AUTHENTICATION_MS_MAX;
+            assert!(!observer.is_authenticating() || machine.next_timeout().is_some_and(|due_ms| due_ms <= latest_ms));
         }
     }
 
     /// A caller that answers everything sees the end.
     fn comes_to_its_end(&mut self) {
         self.run(Machine::handle_closed);
+        if self.observer.is_judging() {
+            self.judge(&login::accepted());
+        }
         let verdict = Ok(Registered::default());
         if !self.machine.is_closed() {
-            self.observer.see_verdict(&verdict);
+            self.observer.see_registered(&verdict);
             self.run(|machine, now, out| machine.handle_registered(verdict, now, out));
         }
         // Each answer may let through what asks again.
@@ -288,12 +347,14 @@ fn settings_of(draw: &mut Draw<'_>) -> SessionSettings {
     static DEFAULTS: LazyLock<SessionSettings> = LazyLock::new(|| {
         embedded_default().map(|loaded| settings::session(&loaded.settings)).expect("the built-in configuration")
     });
-    let defaults = DEFAULTS.clone();
+    // The account of memory is this run's.
+    let memory = |soft_limit_bytes| AliasMemory::new(soft_limit_bytes, usize::MAX);
+    let defaults = SessionSettings { alias_memory: memory(usize::MAX), ..DEFAULTS.clone() };
     let flags = draw.byte();
     if flags == 0 {
         return defaults;
     }
-    SessionSettings {
+    let mut narrow = SessionSettings {
         session_expiry_max_s: draw.pick(&[u32::MAX, 0, 60]),
         message_expiry_max_s: draw.pick(&[None, Some(0), Some(10)]),
         server_receive_maximum: draw.pick(&[10, 1, 3, u16::MAX]),
@@ -308,9 +369,36 @@ fn settings_of(draw: &mut Draw<'_>) -> SessionSettings {
         max_qos: if flags & 128 == 0 { QoS::ExactlyOnce } else { QoS::AtMostOnce },
         max_client_id_length: draw.pick(&[65_535, 1, 23]),
         max_topic_length: draw.pick(&[65_535, 1, 8]),
-        max_inflight: draw.pick(&[50, 1, 4]),
         ..defaults
+    };
+    let more = draw.byte();
+    narrow.max_inflight = [50, 1, 4][usize::from(more % 3)];
+    match more / 3 {
+        0..=9 => {}
+        more @ 10..=39 => {
+            narrow.sent_topic_alias_max = [0, 1, 2, u16::MAX][usize::from(more & 3)];
+            narrow.alias_memory = memory(if more & 4 == 0 { 200 } else { usize::MAX });
+        }
+        more @ 40..=63 => {
+            narrow.keep_alive_policy = match more & 7 {
+                0 => KeepAlivePolicy::HiveMq { max_s: 10, allow_unlimited: false },
+                1..=3 => KeepAlivePolicy::Mosquitto { max_s: Some(10) },
+                _ => KeepAlivePolicy::Emqx { server_s: Some(10) },
+            };
+            narrow.utf8_validation = more & 8 != 0;
+        }
+        more => {
+            let refuse = match more & 3 {
+                0 => RefuseConnections::Always,
+                1 => RefuseConnections::Never,
+                _ => RefuseConnections::WhenUnavailable,
+            };
+            narrow.server_reference =
+                Some(ServerReference { reference: "other:1883".into(), at_shutdown: more & 4 != 0, refuse });
+            narrow.response_information = Some("r/${{clientid}}".into());
+        }
     }
+    narrow
 }
 
 /// Identifiers of the lower half belong to the session's queue, by position.

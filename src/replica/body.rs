@@ -99,11 +99,12 @@ impl Body {
     /// Appends the next part; false where it is not the next.
     fn append(&mut self, offset: usize, part: &[u8]) -> bool {
         let Content::Filling(bytes) = &mut self.content else { return false };
-        let is_last = offset + part.len() == self.bytes_total;
+        let end = offset.saturating_add(part.len());
+        let is_last = end == self.bytes_total;
         let fits = bytes.len() == offset
             && offset.is_multiple_of(self.part_bytes)
             && !part.is_empty()
-            && offset + part.len() <= self.bytes_total
+            && end <= self.bytes_total
             && (is_last || part.len() == self.part_bytes)
             && part.len() <= self.part_bytes;
         if fits {
@@ -136,7 +137,7 @@ impl Bodies {
         self.under_way.values().map(of).sum()
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }

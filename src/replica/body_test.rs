@@ -194,7 +194,8 @@ fn parts_that_do_not_fit_bring_no_message() {
         Command::Part(PartCommand { bytes_total: bytes_total as u64, offset: offset as u64, bytes })
     };
     let whole = || parts(enqueue("t")).pop().unwrap();
-    let cases: [(&str, Vec<Command>); 7] = [
+    let cases: [(&str, Vec<Command>); 8] = [
+        ("one beyond all numbers", vec![part(30, 0, 10), part(30, usize::MAX, 10)]),
         ("none at all", vec![]),
         ("one is missing", vec![part(30, 0, 10), part(30, 20, 10)]),
         ("the last is missing", vec![part(30, 0, 10), part(30, 10, 10)]),

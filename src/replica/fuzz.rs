@@ -1,11 +1,15 @@
 //! Commands in any order, sensible and not, on a machine that runs through and on one that is made anew from its records.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use bytestring::ByteString;
 
-use super::command::{Assignment, Batch, Command, ConnectCommand, Proposal, QueueStep, TakeCommand, Target};
+use super::body::{Cut, INLINE_BYTES_MAX, PART_BYTES, cut, with_payload};
+use super::command::{
+    Assignment, Batch, Command, ConnectCommand, PartCommand, Proposal, QueueStep, TakeCommand, TakeOver, Target,
+};
 use super::event::{Applied, Event, Position};
 use super::ids::{ConnectionRef, NodeId, ShardId};
 use super::state::State;
@@ -20,6 +24,9 @@ const TOPICS: [&str; 5] = ["t", "t/u", "$dead/t", "", "será"];
 const NODES: NodeId = 3;
 const QUEUE_LIMITS: [u32; 4] = [5, 0, 1, u32::MAX];
 const STEPS_MAX: usize = 300;
+/// Large messages of one input: they take time.
+const LARGE_MAX: usize = 2;
+const NESTED_MAX: usize = 3;
 
 pub fn replica(data: &[u8]) {
     let mut draw = Draw::new(data);
@@ -44,6 +51,11 @@ struct World {
     next_seq: u64,
     connections: u64,
     last: Position,
+    /// The body that random parts are of: length of the whole, how much was sent, length of the first part.
+    filling: (u64, u64, usize),
+    large: usize,
+    /// Commands within commands, at the moment.
+    nested: usize,
     /// Connections as the events tell of them.
     told: BTreeMap<ByteString, ConnectionRef>,
 }
@@ -59,6 +71,9 @@ impl World {
             next_seq: 1,
             connections: 0,
             last: Position::default(),
+            filling: (0, 0, 0),
+            large: 0,
+            nested: 0,
             told: BTreeMap::new(),
         }
     }
@@ -70,15 +85,81 @@ impl World {
             // The clock of a new leader is behind.
             2 => self.now_ms = self.now_ms.saturating_sub(u64::from(draw.u16())),
             3 => return self.noise(draw),
+            4 => return self.large(draw),
             _ => {}
         }
         let commands: Vec<Command> = (0..=draw.below(3)).map(|_| self.command(draw)).collect();
+        self.submit(commands);
+    }
+
+    fn submit(&mut self, commands: Vec<Command>) -> Applied {
         let count = commands.len();
         // Node `NODES` submits for all: it never dies.
         let batch = Batch { node: NODES, incarnation: 1, first_seq: self.next_seq, commands: Arc::new(commands) };
         self.next_seq += count as u64;
         let applied = self.apply(vec![batch]);
         assert_eq!(applied.answers.len(), count);
+        applied
+    }
+
+    /// A command with a large message as it is submitted, perhaps with others between its parts.
+    fn large(&mut self, draw: &mut Draw<'_>) {
+        static PAYLOAD: LazyLock<Bytes> = LazyLock::new(|| (0..=INLINE_BYTES_MAX).map(|at| (at % 251) as u8).collect());
+        self.large += 1;
+        if self.large > LARGE_MAX {
+            return;
+        }
+        let message = with_payload(&self.message(draw), PAYLOAD.clone());
+        let client = ByteString::from_static(draw.pick(&CLIENTS));
+        let command = match draw.below(4) {
+            0 => Command::Retain { message },
+            1 => Command::Receive {
+                connection: self.connection(&client, draw),
+                client,
+                packet_id: packet_id(draw),
+                message,
+                dead: draw.flag(),
+            },
+            2 => {
+                let source = ShardId(draw.below(3) as u16);
+                let from = self.running.taken(source);
+                Command::Take(Box::new(TakeCommand {
+                    source,
+                    from,
+                    to: Position { index: from.index + 1, ordinal: 1 },
+                    enqueue: vec![(message.clone(), targets(draw)), (self.message(draw), targets(draw))],
+                    retain: draw.maybe(|_| message.clone()).into_iter().collect(),
+                    republish: draw.maybe(|_| message).into_iter().collect(),
+                }))
+            }
+            _ => Command::Enqueue { message, targets: targets(draw) },
+        };
+        let Cut::Large { command, body } = cut(command) else { panic!("it is large") };
+        for (at, bytes) in body.chunks(PART_BYTES).enumerate() {
+            let (bytes_total, offset) = (body.len() as u64, (at * PART_BYTES) as u64);
+            let part = Command::Part(PartCommand { bytes_total, offset, bytes: Bytes::copy_from_slice(bytes) });
+            let applied = self.submit(vec![part]);
+            assert!(applied.events.is_empty());
+            match draw.byte() {
+                0..=3 => self.restart(),
+                4..=40 => _ = self.apply(Vec::new()),
+                _ => {}
+            }
+        }
+        self.submit(vec![command]);
+    }
+
+    /// A part of a body, the next one or not.
+    fn part(&mut self, draw: &mut Draw<'_>) -> Command {
+        if draw.byte() & 3 == 0 {
+            self.filling = (draw.pick(&[1, 2, 3, 7, 0, u64::MAX]), 0, draw.below(4));
+        }
+        let (bytes_total, sent, part_len) = self.filling;
+        let left = usize::try_from(bytes_total - sent).unwrap_or(usize::MAX);
+        let bytes = Bytes::from(vec![7; part_len.min(left)]);
+        let offset = draw.pick(&[sent, sent, sent, sent, sent + 1, u64::MAX]);
+        self.filling.1 += bytes.len() as u64;
+        Command::Part(PartCommand { bytes_total, offset, bytes })
     }
 
     /// A batch with whatever numbers: a resend, a gap, a node that is dead, the last number there is.
@@ -143,6 +224,8 @@ impl World {
             self.other.load(key, value).expect("what was stored");
         }
         self.other.finish_load();
+        // A body that nobody refers to is not kept, neither here nor there.
+        assert_eq!(self.running.bodies.len(), self.other.bodies.len());
         assert_eq!(self.running.digest(), self.other.digest());
         assert_eq!(self.running.next_expiry_ms(), self.other.next_expiry_ms());
         assert_eq!(self.running.queued_count(), self.other.queued_count());
@@ -241,7 +324,7 @@ impl World {
             }
             14 => Command::Retain { message: self.message(draw) },
             15 => self.take(draw),
-            _ => match draw.below(4) {
+            _ => match draw.below(8) {
                 0 => {
                     let outbox = self.running.outbox_after(Position::default(), usize::MAX);
                     let at = draw.below(outbox.len().clamp(1, 256));
@@ -249,20 +332,40 @@ impl World {
                 }
                 1 => Command::Expire { limit: draw.pick(&[0, 1, 3, u32::MAX]) },
                 2 => Command::RemoveSession { client, reason_code: draw.byte(), will: draw.flag() },
-                _ => Command::Kick { client, reason_code: draw.byte(), will: draw.flag() },
+                3 => Command::Kick { client, reason_code: draw.byte(), will: draw.flag() },
+                4 | 5 => self.part(draw),
+                6 if self.nested < NESTED_MAX => {
+                    // Of whatever command: one without a large message is applied as it is, or refused.
+                    self.nested += 1;
+                    let command = Box::new(self.command(draw));
+                    self.nested -= 1;
+                    Command::Whole { command, cut: draw.pick(&[&[0_u32][..], &[0, 1], &[1, u32::MAX], &[]]).into() }
+                }
+                _ => Command::Whole { command: Box::new(Command::Retain { message: self.message(draw) }), cut: vec![0] },
             },
         }
     }
 
     fn connect(&mut self, client: ByteString, draw: &mut Draw<'_>) -> Command {
         self.connections += 1;
+        let present = self.running.session(&client).and_then(|session| session.connection);
+        let (clean_start, session_expiry_interval_s) = (draw.flag(), seconds(draw));
+        let will = draw.maybe(|draw| will(draw.pick(&TOPICS), seconds(draw)));
+        let (queue_limit, discard_oldest, flags) = (draw.pick(&QUEUE_LIMITS), draw.flag(), draw.byte());
+        let take_over = match flags >> 5 {
+            0..=3 => TakeOver::Any,
+            4 | 5 => TakeOver::Settled(present),
+            6 => TakeOver::Settled(None),
+            _ => TakeOver::Settled(Some(on(0, 1, 0))),
+        };
         Command::Connect(Box::new(ConnectCommand {
-            clean_start: draw.flag(),
-            session_expiry_interval_s: seconds(draw),
-            will: draw.maybe(|draw| will(draw.pick(&TOPICS), seconds(draw))),
-            queue_limit: draw.pick(&QUEUE_LIMITS),
-            discard_oldest: draw.flag(),
-            lifecycle: draw.flag(),
+            clean_start,
+            session_expiry_interval_s,
+            will,
+            queue_limit,
+            discard_oldest,
+            lifecycle: flags & 1 == 1,
+            take_over,
             ..connect(&client, on(draw.below(3) as u64, 1 + draw.below(2) as u64, self.connections))
         }))
     }

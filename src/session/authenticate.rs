@@ -114,6 +114,11 @@ impl Authentication {
         self.terms.method.is_some()
     }
 
+    /// Whether a verdict is awaited.
+    pub(super) fn is_asking(&self) -> bool {
+        self.turn == Turn::Outside
+    }
+
     /// A packet before CONNACK, where a method is in use.
     ///
     /// # Errors

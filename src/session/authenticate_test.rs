@@ -167,6 +167,18 @@ fn an_exchange_of_several_steps_ends_in_a_connack_that_names_the_method() {
 }
 
 #[test]
+fn a_verdict_that_nobody_waits_for_changes_nothing() {
+    let mut rig = Rig::new(settings());
+    rig.ask(enhanced());
+    rig.judge(go_on("one"));
+    // The client's turn.
+    assert_eq!(rig.judge(go_on("two")), []);
+    assert_eq!(rig.judge(accept("u", "two")), []);
+    assert_eq!(rig.judge(refuse(ReasonCode::NotAuthorized)), []);
+    assert!(!rig.machine.is_closed());
+}
+
+#[test]
 fn before_connack_only_auth_in_its_turn_and_disconnect_may_come() {
     use ReasonCode as C;
     let publish = || Packet::Publish(Box::new(publish("t", Q0, 0)));

@@ -193,10 +193,12 @@ impl Machine {
         }
     }
 
-    /// Answer to `Effect::Authenticate`.
+    /// Answer to `Effect::Authenticate`; one that nobody waits for changes nothing.
     pub fn handle_authenticated(&mut self, verdict: Verdict, now: Now, out: &mut Vec<Effect>) {
         match std::mem::replace(&mut self.state, State::Closed) {
-            State::Authenticating(authentication) => self.judged(*authentication, verdict, now, out),
+            State::Authenticating(authentication) if authentication.is_asking() => {
+                self.judged(*authentication, verdict, now, out);
+            }
             other => {
                 self.state = other;
                 self.answer(now, out, |connected, out| connected.authenticated(verdict, out));

@@ -18,6 +18,8 @@ use crate::mqtt::{
 
 const TOPICS: [&str; 8] = ["t", "t/u", "", "$x", "a+", "t", "long/topic", "é"];
 const FILTERS: [&str; 10] = ["t", "#", "t/+", "$share/g/t", "$share//t", "a+", "", "$SYS/#", "t", "u"];
+/// The Authentication Method of those that have one.
+const METHOD: &str = "SCRAM-SHA-256";
 const ALL_QOS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
 
 /// A packet as the bytes after its length, first byte included: what it says is left to the decoder.
@@ -44,17 +46,33 @@ pub(super) fn packet(draw: &mut Draw<'_>, spoken: Option<ProtocolVersion>, obser
         _ => match draw.below(4) {
             0 => connect(draw),
             1 => Packet::Pingresp,
-            _ => Packet::Auth(Box::new(Auth {
-                reason_code: draw.pick(&[ReasonCode::Success, ReasonCode::ContinueAuthentication, ReasonCode::ReAuthenticate]),
-                properties: AuthProperties {
-                    authentication_method: Some(ByteString::from_static(draw.pick(&["SCRAM-SHA-256", "m"]))),
-                    authentication_data: draw.maybe(|draw| Bytes::copy_from_slice(draw.bytes())),
-                    ..AuthProperties::default()
-                },
-            })),
+            _ => {
+                let code = draw.pick(&[ReasonCode::Success, ReasonCode::ContinueAuthentication, ReasonCode::ReAuthenticate]);
+                let method = draw.pick(&[METHOD, "m"]);
+                authentication(draw, code, ByteString::from_static(method))
+            }
         },
     };
     bytes_of(&packet, version)
+}
+
+/// AUTH as it is expected, as far as a client can know.
+pub(super) fn auth(draw: &mut Draw<'_>, observer: &Observer) -> Option<Bytes> {
+    let method = observer.method().unwrap_or_else(|| ByteString::from_static(METHOD));
+    let code = match observer.is_authenticating() {
+        true => ReasonCode::ContinueAuthentication,
+        false => ReasonCode::ReAuthenticate,
+    };
+    bytes_of(&authentication(draw, code, method), ProtocolVersion::V5)
+}
+
+fn authentication(draw: &mut Draw<'_>, reason_code: ReasonCode, method: ByteString) -> Packet {
+    let properties = AuthProperties {
+        authentication_method: Some(method),
+        authentication_data: draw.maybe(|draw| Bytes::copy_from_slice(draw.bytes())),
+        ..AuthProperties::default()
+    };
+    Packet::Auth(Box::new(Auth { reason_code, properties }))
 }
 
 fn bytes_of(packet: &Packet, version: ProtocolVersion) -> Option<Bytes> {
@@ -81,6 +99,7 @@ fn connect(draw: &mut Draw<'_>) -> Packet {
         },
     });
     let properties = if v5 {
+        let method = (draw.byte() & 7 == 7).then(|| ByteString::from_static(METHOD));
         ConnectProperties {
             session_expiry_interval: draw.pick(&[None, Some(0), Some(60), Some(u32::MAX)]),
             receive_maximum: draw.pick(&[None, Some(1), Some(2), Some(u16::MAX)]),
@@ -88,12 +107,12 @@ fn connect(draw: &mut Draw<'_>) -> Packet {
                 small @ 1..=127 => Some(u32::from(small)),
                 _ => None,
             },
-            topic_alias_maximum: draw.maybe(Draw::u16),
+            topic_alias_maximum: draw.pick(&[None, Some(2), Some(1), Some(u16::MAX), Some(0)]),
             request_problem_information: draw.maybe(Draw::flag),
             request_response_information: draw.maybe(Draw::flag),
             user_properties: user_properties(draw, true),
-            authentication_method: (draw.byte() == 7).then(|| ByteString::from_static("SCRAM-SHA-256")),
-            ..ConnectProperties::default()
+            authentication_method: method.clone(),
+            authentication_data: method.and_then(|_| draw.maybe(|draw| Bytes::copy_from_slice(draw.bytes()))),
         }
     } else {
         ConnectProperties::default()
@@ -200,7 +219,7 @@ pub(super) fn delivery(draw: &mut Draw<'_>, wall_ms: u64) -> Delivery {
         _ => Source::Queue { seq },
     };
     let message = Message {
-        topic: ByteString::from_static(draw.pick(&["t", "t/u", "long/topic"])),
+        topic: ByteString::from_static(draw.pick(&["t", "long/topic", "long/topic/2", "t/u", "long/topic/3"])),
         payload: if flags & 4 != 0 { Bytes::copy_from_slice(draw.bytes()) } else { Bytes::new() },
         qos,
         retain: flags & 8 != 0,

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::BytesMut;
+use bytestring::ByteString;
 
+use super::login::{Login, Step as LoginStep, may_have_asked};
 use super::{identifier_is_of_its_source, is_of_a_server, queue_packet_id};
+use crate::auth::Verdict;
 use crate::mqtt::codec::{MAX_PACKET_SIZE, decode, disconnect_code_from_client, encode, encoded_len, frame};
 use crate::mqtt::packet::{Connect, Packet, PacketId, Publish};
 use crate::mqtt::{Delivery, ProtocolVersion, QoS, ReasonCode, Source, UserProperties};
@@ -39,14 +42,6 @@ enum Step {
     Stored,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Registration {
-    None,
-    Asked,
-    Granted,
-    Refused,
-}
-
 #[derive(Debug)]
 pub(super) struct Observer {
     settings: SessionSettings,
@@ -67,7 +62,9 @@ pub(super) struct Observer {
     received: BTreeSet<PacketId>,
     /// The queue's entry whose PUBREL is asked for again.
     resuming: Option<u64>,
-    registration: Registration,
+    login: Login,
+    /// Topic Aliases towards the client.
+    aliases: BTreeMap<u16, ByteString>,
     connacks: usize,
     ends: usize,
     closed: bool,
@@ -89,7 +86,8 @@ impl Observer {
             arrived: VecDeque::new(),
             received: BTreeSet::new(),
             resuming: None,
-            registration: Registration::None,
+            login: Login::new(),
+            aliases: BTreeMap::new(),
             connacks: 0,
             ends: 0,
             closed: false,
@@ -101,8 +99,29 @@ impl Observer {
         self.closed
     }
 
-    pub(super) fn is_registering(&self) -> bool {
-        self.registration == Registration::Asked
+    /// Whether what the client sends waits until it is let in.
+    pub(super) fn is_held_back(&self) -> bool {
+        let in_between = matches!(self.login.step, LoginStep::Judging | LoginStep::Accepted | LoginStep::Registering);
+        in_between && !self.closed && !self.has_method()
+    }
+
+    /// Whether an Authentication Method is in use.
+    fn has_method(&self) -> bool {
+        self.connect.as_ref().is_some_and(|connect| connect.properties.authentication_method.is_some())
+    }
+
+    /// Whether a verdict is awaited.
+    pub(super) fn is_judging(&self) -> bool {
+        self.login.is_asked() && !self.closed
+    }
+
+    pub(super) fn is_authenticating(&self) -> bool {
+        self.login.is_under_way() && !self.closed
+    }
+
+    /// The Authentication Method that a client is to name.
+    pub(super) fn method(&self) -> Option<ByteString> {
+        self.connect.as_ref()?.properties.authentication_method.clone()
     }
 
     pub(super) fn identifiers_in_flight(&self) -> Vec<PacketId> {
@@ -120,7 +139,7 @@ impl Observer {
 
     /// What `send_quota` must say.
     pub(super) fn quota_left(&self) -> usize {
-        if self.registration != Registration::Granted {
+        if self.login.step != LoginStep::Granted {
             return 0;
         }
         self.window().saturating_sub(self.in_flight.len())
@@ -133,9 +152,7 @@ impl Observer {
 
     pub(super) fn hand_in(&mut self, packet: &Packet, closed: bool) {
         match packet {
-            Packet::Connect(connect) if self.registration == Registration::None && !closed => {
-                self.connect = Some(connect.clone())
-            }
+            Packet::Connect(connect) if self.login.step == LoginStep::Stranger && !closed => self.connect = Some(connect.clone()),
             Packet::Puback(ack) | Packet::Pubrec(ack) | Packet::Pubcomp(ack) => self.acknowledged = Some(ack.packet_id),
             Packet::Publish(publish) if !closed => {
                 if let Some(packet_id) = publish.packet_id {
@@ -146,19 +163,31 @@ impl Observer {
         }
     }
 
+    /// A verdict about who the client is, before the machine is told.
+    pub(super) fn see_verdict(&mut self, verdict: &Verdict) {
+        if self.is_judging() {
+            self.login.judge(verdict);
+        }
+    }
+
+    /// After a verdict: what it asks for was done, or it was the end.
+    pub(super) fn verdict_was_followed(&self) {
+        assert!(self.closed || self.login.is_settled(), "{:?}", self.login);
+    }
+
     /// The shard's answer, before the machine is told.
-    pub(super) fn see_verdict(&mut self, verdict: &Result<Registered, ReasonCode>) {
-        if self.registration != Registration::Asked || self.closed {
+    pub(super) fn see_registered(&mut self, verdict: &Result<Registered, ReasonCode>) {
+        if self.login.step != LoginStep::Registering || self.closed {
             return;
         }
         match verdict {
             Ok(registered) => {
-                self.registration = Registration::Granted;
+                self.login.step = LoginStep::Granted;
                 if registered.session_present {
                     self.received.extend(&registered.received_packet_ids);
                 }
             }
-            Err(_) => self.registration = Registration::Refused,
+            Err(_) => self.login.step = LoginStep::Refused,
         }
     }
 
@@ -200,11 +229,8 @@ impl Observer {
 
     fn see_publish(&mut self, delivery: &Delivery, publish: &Publish, wall_ms: u64) {
         let message = &delivery.message;
-        assert_eq!(
-            (publish.qos, publish.retain, &publish.topic, &publish.payload),
-            (delivery.qos, delivery.retain, &message.topic, &message.payload)
-        );
-        assert_eq!(publish.properties.topic_alias, None);
+        assert_eq!((publish.qos, publish.retain, &publish.payload), (delivery.qos, delivery.retain, &message.payload));
+        self.names_its_topic(publish, &message.topic);
         let begun = delivery.dup && delivery.qos == QoS::ExactlyOnce;
         assert!(begun || !message.is_expired(wall_ms));
         assert!(!publish.dup || (delivery.dup && delivery.qos != QoS::AtMostOnce));
@@ -216,6 +242,19 @@ impl Observer {
         assert!(self.in_flight.len() <= self.window());
     }
 
+    /// [MQTT-3.1.2-26] [MQTT-3.1.2-27] and MQTT 5 section 3.3.2.3.4
+    fn names_its_topic(&mut self, publish: &Publish, topic: &ByteString) {
+        let Some(alias) = publish.properties.topic_alias else { return assert_eq!(publish.topic, *topic) };
+        let of_client = self.connect.as_ref().and_then(|connect| connect.properties.topic_alias_maximum).unwrap_or(0);
+        assert!((1..=of_client.min(self.settings.sent_topic_alias_max)).contains(&alias), "{alias} of {of_client}");
+        if publish.topic.is_empty() {
+            assert_eq!(self.aliases.get(&alias), Some(topic), "{alias}");
+        } else {
+            assert_eq!(publish.topic, *topic);
+            self.aliases.insert(alias, topic.clone());
+        }
+    }
+
     pub(super) fn see(&mut self, version: Option<ProtocolVersion>, effects: &[Effect]) {
         for effect in effects {
             assert!(!self.closed, "{effect:?} after Close");
@@ -225,15 +264,17 @@ impl Observer {
             );
             match effect {
                 Effect::Send(packet) => self.see_packet(version, packet),
+                Effect::Authenticate(evidence) => {
+                    self.login.see_question(evidence, self.connect.as_ref().expect("CONNECT"));
+                }
                 Effect::Register(registration) => {
-                    assert_eq!(self.registration, Registration::None);
-                    self.registration = Registration::Asked;
-                    assert!(!registration.client_id.is_empty());
+                    self.login.see_registration(registration, self.connect.as_ref().expect("CONNECT"));
                     assert!(registration.session_expiry_interval_s <= self.settings.session_expiry_max_s);
                 }
                 Effect::Publish { ticket, message, receive } => {
                     assert!(message.qos <= self.settings.max_qos && !message.topic.is_empty() && !message.topic.starts_with('$'));
                     assert!(!message.retain || self.settings.retained_messages);
+                    assert!(self.login.principal.may_publish(&message.topic, message.qos, message.retain));
                     if let Some(packet_id) = receive {
                         assert_eq!(message.qos, QoS::ExactlyOnce);
                         assert!(self.received.insert(*packet_id), "{packet_id} is routed twice");
@@ -249,6 +290,7 @@ impl Observer {
                         assert!(self.settings.wildcard_subscriptions || !one.filter.has_wildcard());
                         assert!(self.settings.shared_subscriptions || one.filter.share.is_none());
                         assert!(one.options.qos <= self.settings.max_qos);
+                        assert!(may_have_asked(&self.login.principal, &one.filter, one.options.qos));
                     }
                     self.ask(*ticket, Question::Subscribe(subscriptions.len()));
                 }
@@ -274,11 +316,11 @@ impl Observer {
     /// At the end the shard learned of it, once, if it knew the connection and does not know of its end.
     pub(super) fn is_content(&self) {
         assert!(self.closed);
-        let expected = match self.registration {
-            Registration::None | Registration::Refused => 0,
-            Registration::Asked | Registration::Granted => usize::from(!self.silent),
+        let expected = match self.login.step {
+            LoginStep::Registering | LoginStep::Granted => usize::from(!self.silent),
+            _ => 0,
         };
-        assert_eq!(self.ends, expected, "{:?}", self.registration);
+        assert_eq!(self.ends, expected, "{:?}", self.login);
     }
 
     fn keeps_its_limits(&self) {
@@ -330,12 +372,25 @@ impl Observer {
         if let Packet::Connack(connack) = packet {
             self.connacks += 1;
             assert_eq!(self.connacks, 1);
-            assert_eq!(connack.reason_code == ReasonCode::Success, self.registration == Registration::Granted);
+            let granted = self.login.step == LoginStep::Granted;
+            assert_eq!(connack.reason_code == ReasonCode::Success, granted);
             // [MQTT-3.2.2-6]
-            assert!(!connack.session_present || self.registration == Registration::Granted);
+            assert!(!connack.session_present || granted);
+            let properties = &connack.properties;
+            if let (true, Some(connect)) = (granted, &self.connect) {
+                let told = (properties.authentication_method.clone(), properties.authentication_data.clone());
+                assert_eq!(told, self.login.told(connect));
+            }
+            // [MQTT-3.1.2-28]
+            let asked = self.connect.as_ref().and_then(|connect| connect.properties.request_response_information);
+            assert!(properties.response_information.is_none() || asked == Some(true));
             return;
         }
-        assert!(self.connacks == 1 && self.registration == Registration::Granted, "{packet:?} before CONNACK");
+        if let Packet::Auth(auth) = packet {
+            assert!(version.is_v5());
+            return self.login.see_auth(auth, self.connect.as_ref().expect("CONNECT"));
+        }
+        assert!(self.connacks == 1 && self.login.step == LoginStep::Granted, "{packet:?} before CONNACK");
         match packet {
             Packet::Puback(ack) => self.acknowledges(ack.packet_id, QoS::AtLeastOnce),
             Packet::Pubrec(ack) => {
