@@ -110,6 +110,8 @@ pub struct HashArgs {
 
 /// HiveMQ's tool has 100, which is no more than a nuisance to whom has stolen the file.
 const ITERATIONS: u32 = 10_000;
+/// RFC 7677 section 4.
+const SCRAM_ITERATIONS_MIN: u32 = 4096;
 /// Letters and digits of a salt (spec/hivemq.md 7.3), and bytes of SCRAM's.
 const SALT_LEN: usize = 32;
 const SCRAM_SALT_LEN: usize = 16;
@@ -227,6 +229,11 @@ fn password_hash(arguments: &HashArgs, input: &mut impl Read) -> Result<String, 
         return Err(format!("a password has 1 to {} bytes", password::PASSWORD_LEN_MAX));
     }
     let iterations = NonZeroU32::new(arguments.iterations).unwrap_or(NonZeroU32::MIN);
+    if (arguments.scram_sha_256 || arguments.scram_sha_512) && arguments.iterations < SCRAM_ITERATIONS_MIN {
+        return Err(format!(
+            "SCRAM needs {SCRAM_ITERATIONS_MIN} iterations or more (RFC 7677); give --iterations a larger number"
+        ));
+    }
     let mechanism = match (arguments.scram_sha_256, arguments.scram_sha_512) {
         (true, _) => Mechanism::Sha256,
         (_, true) => Mechanism::Sha512,
@@ -369,7 +376,7 @@ mod tests {
     fn what_is_printed_of_a_password_fits_it_and_nothing_else() {
         let hash = |arguments: &[&str], input: &str| {
             let Command::Password(PasswordCommand::Hash(arguments)) =
-                parse_args(&[&["password", "hash", "--iterations", "5"], arguments].concat()).unwrap()
+                parse_args(&[&["password", "hash", "--iterations", "4096"], arguments].concat()).unwrap()
             else {
                 panic!()
             };
@@ -405,12 +412,20 @@ mod tests {
                 }
                 let scram = user.scram_sha_256.as_ref().map(|keys| (Mechanism::Sha256, keys));
                 if let Some((mechanism, kept)) = scram.or(user.scram_sha_512.as_ref().map(|keys| (Mechanism::Sha512, keys))) {
-                    let again = password::scram_verifier(mechanism, b"secret", &kept.salt, NonZeroU32::new(5).unwrap());
+                    let again = password::scram_verifier(
+                        mechanism,
+                        b"secret",
+                        &kept.salt,
+                        NonZeroU32::new(SCRAM_ITERATIONS_MIN).unwrap(),
+                    );
                     assert_eq!((&again.stored_key, &again.server_key), (&kept.stored_key, &kept.server_key));
                 }
             }
         }
         assert!(hash(&[], "").is_err() && hash(&[], "\n").is_err());
+        let few = parse_args(&["password", "hash", "--scram-sha-256", "--iterations", "4095"]).unwrap();
+        let Command::Password(PasswordCommand::Hash(few)) = few else { panic!() };
+        assert!(password_hash(&few, &mut &b"secret"[..]).is_err_and(|error| error.contains("4096")));
         assert!(hash(&[], &"x".repeat(5000)).is_err());
         assert!(hash(&["--scram-sha-256"], "pässword").is_err());
         assert!(hash(&[], "pässword").is_ok());

@@ -88,7 +88,7 @@ fn announce(broker: &Broker, began: Instant) {
     for address in broker.http_addresses() {
         println!("  {:<20} http://{}/", "Status and metrics", reachable(address));
     }
-    if let Some(listener) = broker.listeners().first() {
+    if let Some(listener) = broker.listeners().iter().find(|listener| listener.kind == "TCP Listener") {
         let address = reachable(listener.address);
         println!("Try: mosquitto_sub -h {} -p {} -V 5 -t '$client-events/#' -v", address.ip(), address.port());
     }

@@ -28,7 +28,7 @@ pub(super) fn read<'a>(root: &View<'a>, bound: &mut Vec<Bound<'a>>) -> Vec<Liste
         }));
     }
     views.sort_by_key(|(view, ..)| view.line());
-    if !listeners.has_children() {
+    if views.is_empty() {
         listeners.error(
             "no listener is configured; add <listeners><tcp-listener><port>1883</port><bind-address>127.0.0.1</bind-address>\
              </tcp-listener></listeners>",
