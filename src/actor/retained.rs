@@ -179,7 +179,8 @@ async fn submit_again(cluster: &Cluster, identity: &Identity, command: Command) 
     }
 }
 
-fn is_current(node: &Node, connection: ConnectionRef, identity: &Identity) -> bool {
+/// Whether the connection is its session's, as far as this node knows.
+pub fn is_current(node: &Node, connection: ConnectionRef, identity: &Identity) -> bool {
     let route = node.routing.client(&identity.client).and_then(|route| route.state().connection);
     route == Some((connection.node, connection.incarnation, connection.connection))
 }

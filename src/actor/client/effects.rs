@@ -302,12 +302,18 @@ impl Client {
         let identity = identity.clone();
         self.defer_first(queued, move |queued, client, ctx| {
             client.subscribing -= 1;
+            if !queued {
+                // A SUBACK would promise what nobody sends. A connection that is the session's no more is told so by others.
+                if retained::is_current(client.local.node(), client.connection, &identity) {
+                    client.unavailable();
+                    client.run_effects(ctx);
+                }
+                return;
+            }
             client.machine.handle_subscribed(ticket, &codes, client.now, &mut client.effects);
             client.run_effects(ctx);
             retained::push(&client.local, client.connection, own);
-            if queued {
-                retained::enqueue_all(Arc::clone(client.local.node()), client.connection, identity, replicated);
-            }
+            retained::enqueue_all(Arc::clone(client.local.node()), client.connection, identity, replicated);
         });
     }
 

@@ -107,7 +107,6 @@ impl Pump {
         let node = Arc::clone(client.local.node());
         let Some(throttle) = &node.throttle else {
             // A peer that does not read its answers is not read either.
-            // A peer that does not read its answers is not read either.
             return (0..READS_MAX).all(|_| client.writable && Self::read_once(client, READ_BUFFER_BYTES, ctx, cx) > 0);
         };
         if !client.writable || !client.takes_packets() {
