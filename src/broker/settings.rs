@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::config::settings as config;
 use crate::mqtt::QoS;
 use crate::queue::QueueLimits;
-use crate::session::{AliasMemory, KeepAlivePolicy, RefuseConnections, ServerReference, SessionSettings};
+use crate::session::{AliasMemory, ServerReference, SessionSettings};
 
 /// Messages in flight to one client at most (spec/hivemq.md 2.5).
 const MAX_INFLIGHT: u16 = 50;
@@ -40,7 +40,7 @@ pub(crate) fn session(settings: &Settings) -> SessionSettings {
         message_expiry_max_s: mqtt.message_expiry_max_s,
         max_packet_size_bytes: mqtt.max_packet_size_bytes,
         server_receive_maximum: mqtt.server_receive_maximum,
-        keep_alive_policy: keep_alive_policy(mqtt.keep_alive.policy),
+        keep_alive_policy: mqtt.keep_alive.policy,
         keep_alive_multiplier_milli: mqtt.keep_alive.multiplier_milli,
         topic_alias_max: if mqtt.topic_alias_enabled { mqtt.topic_alias_max_per_client } else { 0 },
         sent_topic_alias_max: if mqtt.topic_alias_to_clients_enabled { mqtt.topic_alias_to_clients_max } else { 0 },
@@ -63,24 +63,8 @@ pub(crate) fn session(settings: &Settings) -> SessionSettings {
     }
 }
 
-fn keep_alive_policy(policy: config::KeepAlivePolicy) -> KeepAlivePolicy {
-    match policy {
-        config::KeepAlivePolicy::HiveMq { max_s, allow_unlimited } => KeepAlivePolicy::HiveMq { max_s, allow_unlimited },
-        config::KeepAlivePolicy::Emqx { server_s } => KeepAlivePolicy::Emqx { server_s },
-        config::KeepAlivePolicy::Mosquitto { max_s } => KeepAlivePolicy::Mosquitto { max_s },
-    }
-}
-
 fn server_reference(server: &config::ServerReference) -> ServerReference {
-    ServerReference {
-        reference: server.reference.as_str().into(),
-        at_shutdown: server.at_shutdown,
-        refuse: match server.refuse {
-            config::RefuseConnections::Never => RefuseConnections::Never,
-            config::RefuseConnections::WhenUnavailable => RefuseConnections::WhenUnavailable,
-            config::RefuseConnections::Always => RefuseConnections::Always,
-        },
-    }
+    ServerReference { reference: server.reference.as_str().into(), at_shutdown: server.at_shutdown, refuse: server.refuse }
 }
 
 pub(super) fn cluster(settings: &Settings) -> ClusterSettings {

@@ -166,21 +166,15 @@ pub struct KeepAliveSettings {
     pub multiplier_milli: u32,
 }
 
-/// Own element: whose way of changing the Keep Alive a client asks for. All values in seconds.
+/// Own element: whose way of changing the Keep Alive that a client asks for. Seconds. MQTT 3 has no way to be told of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeepAlivePolicy {
-    HiveMq {
-        max_s: u16,
-        allow_unlimited: bool,
-    },
-    /// `None` changes nothing.
-    Emqx {
-        server_s: Option<u16>,
-    },
-    /// `None` changes and refuses nothing.
-    Mosquitto {
-        max_s: Option<u16>,
-    },
+    /// MQTT 5 gets the maximum for what is above it, and for 0 where that is not allowed. MQTT 3 gets what it asks for.
+    HiveMq { max_s: u16, allow_unlimited: bool },
+    /// MQTT 5 gets this one whatever it asks for; `None` changes nothing. MQTT 3 gets what it asks for.
+    Emqx { server_s: Option<u16> },
+    /// MQTT 5 gets the maximum for what is above it and for 0, MQTT 3 is refused for that; `None` changes and refuses nothing.
+    Mosquitto { max_s: Option<u16> },
 }
 
 /// `<mqtt><server-reference>`: where clients are sent that cannot stay.
@@ -196,9 +190,9 @@ pub struct ServerReference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefuseConnections {
     Never,
-    /// Those that this node cannot serve now.
+    /// Those that this node cannot serve now: "Use another server".
     WhenUnavailable,
-    /// All: the clients of this node are to move.
+    /// All, since the clients of this node are to move: "Server moved".
     Always,
 }
 

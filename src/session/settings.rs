@@ -4,6 +4,7 @@ use bytestring::ByteString;
 
 use super::alias_memory::AliasMemory;
 use super::error::Offence;
+pub use crate::config::settings::{KeepAlivePolicy, RefuseConnections};
 use crate::mqtt::codec::has_discouraged;
 use crate::mqtt::{QoS, ReasonCode, topic_name};
 
@@ -47,17 +48,6 @@ pub struct SessionSettings {
     pub max_inflight: u16,
 }
 
-/// What becomes of the Keep Alive that a client asks for; seconds. MQTT 3 has no way to be told of another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeepAlivePolicy {
-    /// MQTT 5 gets the maximum for what is above it, and for 0 where that is not allowed. MQTT 3 gets what it asks for.
-    HiveMq { max_s: u16, allow_unlimited: bool },
-    /// MQTT 5 gets this one whatever it asks for. MQTT 3 gets what it asks for.
-    Emqx { server_s: Option<u16> },
-    /// MQTT 5 gets the maximum for what is above it and for 0, MQTT 3 is refused for that.
-    Mosquitto { max_s: Option<u16> },
-}
-
 /// Where clients are sent that cannot stay (MQTT 5 section 4.11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReference {
@@ -65,16 +55,6 @@ pub struct ServerReference {
     /// A node that stops sends its clients there.
     pub at_shutdown: bool,
     pub refuse: RefuseConnections,
-}
-
-/// Which CONNECTs are answered with the Server Reference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefuseConnections {
-    Never,
-    /// Those that this node cannot serve now: "Use another server".
-    WhenUnavailable,
-    /// All: "Server moved".
-    Always,
 }
 
 /// Stands for the client id in the template of the Response Information.
