@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::replica::event::Outcome;
+use crate::replica::meta::Member;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
@@ -42,6 +43,23 @@ pub struct GroupStatus {
     pub applied_index: u64,
     pub snapshot_index: u64,
     pub voters: Vec<NodeId>,
+    /// Replicas without a vote.
+    pub learners: Vec<NodeId>,
+    /// Committed entries, as far as this node knows, that its replica has not applied.
+    pub lag: u64,
+}
+
+/// A member: what `meta` says of it, and what this node sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub id: NodeId,
+    pub name: String,
+    pub address: String,
+    pub incarnation: Incarnation,
+    /// By `meta`.
+    pub alive: bool,
+    /// There is a link to it, or it is this node.
+    pub connected: bool,
 }
 
 /// State of the cluster as this node sees it.
@@ -235,6 +253,20 @@ impl Cluster {
             ready: node.accepts_clients(),
             waiting_for,
         }
+    }
+
+    /// All members, by `meta`.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let node = &self.inner.node;
+        let member = |(id, member): (NodeId, Member)| MemberStatus {
+            id,
+            name: member.name,
+            address: member.address,
+            incarnation: member.incarnation,
+            alive: member.alive,
+            connected: node.hears(id),
+        };
+        node.meta.members().into_iter().map(member).collect()
     }
 
     /// Commands of this node for the shard that have no outcome yet.
