@@ -1,26 +1,51 @@
 //! What the commands of the admin socket do.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 
+use crate::actor::Node;
 use crate::actor::clock::wall_ms;
+use crate::actor::hub::HubItem;
 use crate::admin::report::{GroupReport, MemberReport, StatusReport, Waiting};
 use crate::admin::{Handler, Outcome, Progress};
-use crate::cluster::{Cluster, MemberStatus};
+use crate::cluster::{Cluster, MemberStatus, RemoveError, node_id};
 use crate::edge::HealthSource;
+use crate::mqtt::ReasonCode;
 
 use super::health::NodeHealth;
+use super::{DRAIN, POLL};
 
 pub(super) struct NodeAdmin {
+    node: Arc<Node>,
     cluster: Cluster,
     health: Arc<NodeHealth>,
+    /// One at a time.
+    leaving: tokio::sync::Mutex<()>,
+    left: watch::Sender<bool>,
 }
 
 impl NodeAdmin {
-    pub(super) fn new(cluster: Cluster, health: Arc<NodeHealth>) -> Self {
-        Self { cluster, health }
+    /// `left` is told when the node is no member any more.
+    pub(super) fn new(node: Arc<Node>, cluster: Cluster, health: Arc<NodeHealth>, left: watch::Sender<bool>) -> Self {
+        Self { node, cluster, health, leaving: tokio::sync::Mutex::default(), left }
+    }
+
+    /// As for a restart; what takes longer is closed with the node.
+    async fn close_clients(&self) {
+        self.health.set_draining();
+        self.health.stop_listeners();
+        for hub in self.node.hubs() {
+            hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerShuttingDown, tell_shard: true });
+        }
+        let until = Instant::now() + DRAIN;
+        while self.node.connections.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 
@@ -58,20 +83,59 @@ impl Handler for NodeAdmin {
                     lag: group.lag,
                 })
                 .collect(),
-            warnings: Vec::new(),
+            warnings: self.cluster.warnings(),
         }
     }
 
-    fn leave(&self, _progress: Progress) -> BoxFuture<'_, Outcome> {
-        async { Err("not there yet".to_owned()) }.boxed()
+    fn leave(&self, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            let told = progress.changes();
+            let Ok(_alone) = self.leaving.try_lock() else { return Err("this node is on its way out already".to_owned()) };
+            // Before anything is changed.
+            self.cluster.check_leave().map_err(|error| error.to_string())?;
+            told("closes listeners and clients".to_owned());
+            self.close_clients().await;
+            self.cluster.leave(&told).await.map_err(|error| error.to_string())?;
+            self.left.send_replace(true);
+            let name = self.cluster.status().node_name;
+            let left = self.cluster.members_left();
+            Ok(format!(
+                "{name} left the cluster and ends now; {left}. Its data directory is of no use any more: to have it join anew, start it with an \
+                 empty one."
+            ))
+        }
+        .boxed()
     }
 
-    fn forget(&self, _node: String, _progress: Progress) -> BoxFuture<'_, Outcome> {
-        async { Err("not there yet".to_owned()) }.boxed()
+    fn forget(&self, node: String, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            match self.cluster.remove_member(node_id(&node), progress.changes()).await {
+                Ok(()) => Ok(format!("{node} is no member any more; {}", self.cluster.members_left())),
+                // As it should be: somebody asked before.
+                Err(RemoveError::NotAMember) => {
+                    let known: Vec<String> = self.cluster.members().into_iter().map(|member| member.name).collect();
+                    Ok(format!("{node} is not a member; there are: {}", known.join(", ")))
+                }
+                Err(error) => Err(format!("{node} is not forgotten: {error}")),
+            }
+        }
+        .boxed()
     }
 
-    fn transfer_leadership(&self, _to: Option<String>, _group: Option<String>, _progress: Progress) -> BoxFuture<'_, Outcome> {
-        async { Err("not there yet".to_owned()) }.boxed()
+    fn transfer_leadership(&self, to: Option<String>, group: Option<String>, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            let told = progress.changes();
+            self.cluster.transfer_leadership(to.as_deref(), group.as_deref(), told).await
+        }
+        .boxed()
+    }
+
+    fn accept_loss(&self) -> Outcome {
+        let groups = self.cluster.accept_loss();
+        if groups.is_empty() {
+            return Ok("nothing to do: this node has its votes in all groups".to_owned());
+        }
+        Ok(format!("this node votes from now on as it is, in groups {}", groups.join(", ")))
     }
 }
 
@@ -85,8 +149,8 @@ impl NodeAdmin {
             alive: member.alive,
             connected: member.connected,
             draining: own && self.health.draining(),
-            version: own.then(|| env!("CARGO_PKG_VERSION").to_owned()),
-            protocol: None,
+            version: member.version.as_ref().map(|(program, _)| program.clone()),
+            protocol: member.version.as_ref().map(|(_, protocol)| *protocol),
         }
     }
 }

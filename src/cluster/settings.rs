@@ -22,6 +22,8 @@ pub struct ClusterSettings {
     /// Election timeout is drawn from this range, ms.
     pub election_min_ms: u64,
     pub election_max_ms: u64,
+    /// Settings that are to be the same on every node, by their names in config.xml; where they differ it is told.
+    pub must_agree: Vec<(String, String)>,
 }
 
 /// Silence of a peer shorter than this is never taken for its death.

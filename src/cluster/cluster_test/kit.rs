@@ -93,6 +93,7 @@ impl Plan {
             heartbeat_ms: 100,
             election_min_ms: 300,
             election_max_ms: 600,
+            must_agree: Vec::new(),
         }
     }
 
