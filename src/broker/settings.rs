@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::actor::NodeSettings;
-use crate::cluster::ClusterSettings;
+use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
 use crate::config::settings as config;
 use crate::mqtt::QoS;
@@ -76,7 +77,13 @@ pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
         bind: cluster.enabled.then_some(bind),
         advertised: cluster.advertised(),
         seeds: cluster.static_nodes.clone(),
-        expected_nodes: if cluster.enabled { cluster.static_nodes.len().max(1) } else { 1 },
+        dns: cluster.dns.as_ref().map(|dns| Dns {
+            name: dns.address.clone(),
+            port: cluster.bind_port,
+            timeout: Duration::from_secs(dns.resolution_timeout_s),
+            interval: Duration::from_secs(dns.reload_interval_s),
+        }),
+        expected_nodes: if cluster.enabled { cluster.founders() } else { Some(1) },
         secret: cluster.secret.clone(),
         shards: cluster.shards,
         heartbeat_ms: cluster.heartbeat_ms,

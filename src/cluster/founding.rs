@@ -21,6 +21,8 @@ use super::raft::PeerNode;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a majority waits for the others before it founds without them.
 const COMPLETE_WAIT: Duration = Duration::from_secs(2);
+/// How long a node that may found alone looks whether the others it knows of have a cluster already.
+const ALONE_WAIT: Duration = Duration::from_secs(5);
 /// Between calls for a cluster that may be there.
 const HAIL: Duration = Duration::from_millis(500);
 
@@ -39,6 +41,7 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         return finish(node, node.raft_members()).await;
     }
     let Some(transport) = &node.transport else { return finish_alone(node).await };
+    let begun = Instant::now();
     let mut majority_since: Option<Instant> = None;
     let mut hailed: Option<Instant> = None;
     loop {
@@ -50,7 +53,7 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         if let Some(id) = peers.iter().find_map(|peer| peer.cluster_id.as_deref()) {
             return node.set_cluster_id(id).await;
         }
-        if node.expected_nodes() <= 1 {
+        if node.expected_nodes() == Some(1) && (!node.looks_for_others() || begun.elapsed() >= ALONE_WAIT) {
             return finish_alone(node).await;
         }
         if hailed.is_none_or(|at| at.elapsed() >= HAIL) {
@@ -60,22 +63,23 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         let mut visible: BTreeMap<NodeId, PeerNode> =
             peers.into_iter().map(|peer| (peer.id, PeerNode { name: peer.name, address: peer.address })).collect();
         visible.insert(node.id, node.peer_node());
-        if visible.len() < majority(node) {
+        let Some((expected, majority)) = node.expected_nodes().map(|expected| (expected, expected / 2 + 1)) else { continue };
+        if expected == 1 || visible.len() < majority {
             majority_since = None;
             continue;
         }
         let since = *majority_since.get_or_insert_with(Instant::now);
-        if visible.len() < node.expected_nodes() && since.elapsed() < COMPLETE_WAIT {
+        if visible.len() < expected && since.elapsed() < COMPLETE_WAIT {
             continue;
         }
-        if collect_promises(node, &visible).await? {
+        if collect_promises(node, &visible, majority).await? {
             return finish(node, visible).await;
         }
     }
 }
 
 /// Asks for promises if it is this node's turn to found; true with those of a majority.
-async fn collect_promises(node: &Node, visible: &BTreeMap<NodeId, PeerNode>) -> Result<bool, ClusterError> {
+async fn collect_promises(node: &Node, visible: &BTreeMap<NodeId, PeerNode>, majority: usize) -> Result<bool, ClusterError> {
     let own = &node.settings.node_name;
     let founder = match node.storage.identity().promised_to {
         Some(promised) => promised,
@@ -91,7 +95,7 @@ async fn collect_promises(node: &Node, visible: &BTreeMap<NodeId, PeerNode>) -> 
     }
     let promises = node.promises.lock();
     let granted = visible.keys().filter(|peer| promises.get(peer).is_some_and(|to| to == own)).count();
-    Ok(granted + 1 >= majority(node))
+    Ok(granted + 1 >= majority)
 }
 
 /// Promises this node to a founder, in writing, unless it promised itself before; returns to whom it is promised.
@@ -112,10 +116,6 @@ pub async fn promise(node: &Node, founder: &str) -> Result<String, ClusterError>
 /// This node's call for a cluster, and its wish to be a member.
 pub fn join(node: &Node) -> Control {
     Control::Join { name: node.settings.node_name.clone(), address: node.settings.advertised.clone() }
-}
-
-fn majority(node: &Node) -> usize {
-    node.expected_nodes() / 2 + 1
 }
 
 /// This node founds, and stopped after it had initialised some groups.

@@ -229,7 +229,7 @@ impl Cluster {
         let node = &self.inner.node;
         let transport = node.transport.as_ref()?;
         let (own, foreign) = (node.cluster_id()?, transport.foreign_cluster()?);
-        let alone = node.groups.first()?.status().voters == [node.id] && node.expected_nodes() > 1;
+        let alone = node.groups.first()?.status().voters == [node.id] && node.looks_for_others();
         let deserted = !transport.peers().iter().any(|peer| peer.connected)
             && node.waiting().is_some_and(|(_, since_ms)| wall_ms().saturating_sub(since_ms) >= DESERTED_MS);
         (alone || deserted).then(|| {

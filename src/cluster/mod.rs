@@ -38,7 +38,7 @@ pub use leaving::LeaveError;
 pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
-pub use settings::ClusterSettings;
+pub use settings::{ClusterSettings, Dns};
 
 #[cfg(test)]
 mod cluster_test;

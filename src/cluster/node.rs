@@ -157,7 +157,7 @@ impl Node {
         node.spawn_tasks(control_queue);
         if let (Some(transport), Some(listener)) = (&node.transport, listener) {
             let inbox = Arc::new(Inbox { node: Arc::downgrade(&node) });
-            transport.start(listener, &node.settings.seeds, inbox);
+            transport.start(listener, &node.settings.seeds, node.settings.dns.clone(), inbox);
         }
         Ok(node)
     }
@@ -262,11 +262,21 @@ impl Node {
         member == self.id || self.transport.as_ref().is_some_and(|transport| transport.connected(member))
     }
 
-    /// How many nodes found the cluster: those configured, and this one if it is not among them. A list that leaves this node out must not
-    /// make a majority of fewer.
-    pub fn expected_nodes(&self) -> usize {
+    /// How many nodes found the cluster: as many as are expected, and no fewer than those configured and this one, if it is not among them. A
+    /// list that leaves this node out must not make a majority of fewer. `None`: this node founds none.
+    pub fn expected_nodes(&self) -> Option<usize> {
+        let expected = self.settings.expected_nodes?;
+        if expected != self.settings.seeds.len() {
+            // Told, not counted from the list.
+            return Some(expected);
+        }
         let others = self.transport.as_ref().map_or(0, |transport| transport.other_seeds());
-        if others == 0 { 1 } else { (others + 1).max(self.settings.expected_nodes) }
+        Some(if others == 0 { 1 } else { (others + 1).max(expected) })
+    }
+
+    /// Whether there may be others: configured ones, or those a name has.
+    pub fn looks_for_others(&self) -> bool {
+        self.settings.dns.is_some() || self.transport.as_ref().is_some_and(|transport| transport.other_seeds() > 0)
     }
 
     pub fn cluster_id(&self) -> Option<String> {
@@ -333,6 +343,9 @@ impl Node {
             return Some(match self.storage.identity().promised_to {
                 Some(founder) if founder != self.settings.node_name => {
                     format!("{founder}, to which this node promised itself, to found the cluster")
+                }
+                _ if self.settings.expected_nodes.is_none() => {
+                    "a cluster to join: without <expected-nodes> this node founds none".to_owned()
                 }
                 _ => "the cluster to be founded or found".to_owned(),
             });

@@ -1,6 +1,7 @@
 //! What the cluster room needs of the configuration.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Settings of this node's part in the cluster.
 #[derive(Debug, Clone)]
@@ -14,8 +15,10 @@ pub struct ClusterSettings {
     pub advertised: String,
     /// `host:port` of the other nodes (this node's own may be among them).
     pub seeds: Vec<String>,
-    /// Number of nodes that found the cluster (with static discovery: the listed ones).
-    pub expected_nodes: usize,
+    /// A name whose addresses are nodes, beside the seeds.
+    pub dns: Option<Dns>,
+    /// Number of nodes that found the cluster; `None`: this one founds none. A list of seeds that leaves this node out does not make it less.
+    pub expected_nodes: Option<usize>,
     pub secret: String,
     pub shards: u16,
     pub heartbeat_ms: u64,
@@ -24,6 +27,17 @@ pub struct ClusterSettings {
     pub election_max_ms: u64,
     /// Settings that are to be the same on every node, by their names in config.xml; where they differ it is told.
     pub must_agree: Vec<(String, String)>,
+}
+
+/// Discovery by DNS.
+#[derive(Debug, Clone)]
+pub struct Dns {
+    pub name: String,
+    /// Each address is a node at this port.
+    pub port: u16,
+    pub timeout: Duration,
+    /// Between two looks.
+    pub interval: Duration,
 }
 
 /// Silence of a peer shorter than this is never taken for its death.

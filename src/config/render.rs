@@ -42,7 +42,7 @@ const NODE_OWN: &[&str] = &[
     "security/  ",
     "restrictions/max-connections",
     "restrictions/incoming-bandwidth-throttling",
-    "restrictions/max-qos0-memory",
+    "restrictions/max-qos-0-memory",
     "restrictions/max-incomplete-packet-memory",
 ];
 
@@ -277,6 +277,16 @@ fn cluster(out: &mut Page, cluster: &ClusterSettings) {
         out.line("secret", "***");
         for node in &cluster.static_nodes {
             out.line("discovery/static/node", node);
+        }
+        if let Some(dns) = &cluster.dns {
+            out.line("discovery/extension/address", &dns.address);
+            out.seconds("discovery/extension/resolution-timeout", dns.resolution_timeout_s);
+            out.seconds("discovery/extension/reload-interval", dns.reload_interval_s);
+        }
+        match (cluster.founders(), cluster.expected_nodes) {
+            (None, _) => out.line("expected-nodes", "not told: joins a cluster, founds none"),
+            (Some(_), None) => out.line("expected-nodes", "those listed"),
+            (Some(count), _) => out.line("expected-nodes", count),
         }
     }
 }

@@ -266,6 +266,10 @@ pub struct ClusterSettings {
     pub external_port: Option<u16>,
     /// `host:port` of the nodes that found the cluster, this one included.
     pub static_nodes: Vec<String>,
+    /// `<discovery><extension>`: a name whose addresses are nodes.
+    pub dns: Option<DnsSettings>,
+    /// Own element: how many nodes found the cluster; 0 = this one founds none.
+    pub expected_nodes: Option<u32>,
     /// Never printed.
     pub secret: String,
     /// Fixed when the cluster is founded.
@@ -275,7 +279,25 @@ pub struct ClusterSettings {
     pub election_timeout_max_ms: u64,
 }
 
+/// Where HiveMQ's DNS discovery extension looks for nodes (spec/hivemq.md 10.4): each address, with this node's own cluster port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsSettings {
+    pub address: String,
+    pub resolution_timeout_s: u64,
+    pub reload_interval_s: u64,
+}
+
 impl ClusterSettings {
+    /// How many nodes found the cluster; `None`: this one founds none. DNS tells who is there, not who is to be.
+    pub fn founders(&self) -> Option<usize> {
+        match self.expected_nodes {
+            Some(0) => None,
+            Some(count) => usize::try_from(count).ok(),
+            None if self.dns.is_some() => None,
+            None => Some(self.static_nodes.len().max(1)),
+        }
+    }
+
     /// Tells the `host:port` other nodes reach this one at: the external address if there is one, the bind address if it is a
     /// particular one, else the node name (on Kubernetes the DNS name of the pod).
     pub fn advertised(&self) -> String {
@@ -304,6 +326,8 @@ impl fmt::Debug for ClusterSettings {
             .field("external_address", &self.external_address)
             .field("external_port", &self.external_port)
             .field("static_nodes", &self.static_nodes)
+            .field("dns", &self.dns)
+            .field("expected_nodes", &self.expected_nodes)
             .field("secret", &"***")
             .field("shards", &self.shards)
             .field("heartbeat_ms", &self.heartbeat_ms)

@@ -4,6 +4,7 @@
 //! membership, and is resolved anew at each connect. A connection that is lost is dialed again at once, then with backoff.
 
 mod bulk;
+mod discovery;
 pub mod frame;
 pub mod hello;
 mod link;
@@ -29,6 +30,7 @@ use super::node_id::node_id;
 use super::peer_message::PeerMessage;
 use super::raft::rpc::{Request, Response};
 use super::rate_limit::RateLimit;
+use super::settings::Dns;
 use super::visibility::Progress;
 
 use frame::{Class, Outbound};
@@ -134,7 +136,7 @@ impl Transport {
     }
 
     /// Begins to accept and to dial.
-    pub fn start(self: &Arc<Self>, listener: TcpListener, seeds: &[String], receiver: Arc<dyn Receiver>) {
+    pub fn start(self: &Arc<Self>, listener: TcpListener, seeds: &[String], dns: Option<Dns>, receiver: Arc<dyn Receiver>) {
         if self.receiver.set(receiver).is_err() {
             return;
         }
@@ -142,6 +144,9 @@ impl Transport {
         self.seeds.store(seeds.len(), Ordering::Relaxed);
         for seed in seeds {
             tokio::spawn(seed::watch(Arc::clone(self), seed.clone()));
+        }
+        if let Some(dns) = dns {
+            tokio::spawn(discovery::run(Arc::clone(self), dns));
         }
         let early = std::mem::take(&mut *self.early.lock());
         early.into_iter().for_each(|peer| self.spawn_links(&peer));

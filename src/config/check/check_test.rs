@@ -577,15 +577,50 @@ fn transports_and_discoveries_are_one_of_what_there_is() {
     assert!(both.contains("<cluster/transport>: found both <tcp> and <udp>"), "{both}");
     let neither = error(&file("<cluster><transport><sctp/></transport></cluster>"));
     assert!(neither.contains("<cluster/transport>: found no known transport"), "{neither}");
-    for discovery in
-        ["<multicast/>", "<broadcast/>", "<extension/>", "<extension><reload-interval>30</reload-interval></extension>"]
-    {
+    for discovery in ["<multicast/>", "<broadcast/>"] {
         let text = cluster_file("").replace("<static>", &format!("{discovery}<static>"));
-        assert!(error(&text).contains("not supported yet by this version; list the nodes in <discovery><static>"), "{discovery}");
+        assert!(error(&text).contains("not supported by this version; list the nodes in <discovery><static>"), "{discovery}");
         assert!(check_text(&file(&nest("cluster/discovery", discovery))).settings.is_some(), "{discovery}, disabled");
     }
     let tls = error(&cluster_file("").replace("</tcp>", "<tls/></tcp>"));
     assert!(tls.contains("<cluster/transport/tcp/tls>: not supported yet by this version"), "{tls}");
+}
+
+#[test]
+fn nodes_are_found_by_dns_as_the_extension_of_hivemq_does() {
+    let file = |inside: &str, extra: &str| {
+        let text = cluster_file(extra);
+        let (start, end) = (text.find("<static>").unwrap(), text.find("</static>").unwrap() + "</static>".len());
+        format!("{}<extension>{inside}</extension>{}", &text[..start], &text[end..])
+    };
+    let env = |name: &str| match name {
+        "HIVEMQ_DNS_DISCOVERY_ADDRESS" => Some("hivemq.example".to_owned()),
+        "HIVEMQ_DNS_DISCOVERY_INTERVAL" => Some("31".to_owned()),
+        _ => None,
+    };
+    let cluster = |text: &str| check_with(text, &env).settings.unwrap().cluster;
+    let of_env = cluster(&file("", "<expected-nodes>3</expected-nodes>"));
+    let dns = of_env.dns.clone().unwrap();
+    assert_eq!((dns.address.as_str(), dns.resolution_timeout_s, dns.reload_interval_s), ("hivemq.example", 30, 31));
+    assert_eq!((of_env.founders(), of_env.static_nodes.len()), (Some(3), 0));
+    let written = cluster(&file(
+        "<address>a.example</address><reload-interval>5</reload-interval><resolution-timeout>2</resolution-timeout>",
+        "<expected-nodes>1</expected-nodes>",
+    ));
+    let dns = written.dns.unwrap();
+    assert_eq!((dns.address.as_str(), dns.resolution_timeout_s, dns.reload_interval_s), ("a.example", 2, 5));
+    // Who does not know how many are to come founds nothing.
+    let silent = check_with(&file("", ""), &env);
+    assert!(silent.warnings[0].message.contains("add <expected-nodes>3</expected-nodes>"), "{:?}", silent.warnings);
+    assert_eq!(silent.settings.unwrap().cluster.founders(), None);
+    assert_eq!(cluster(&cluster_file("<expected-nodes>0</expected-nodes>")).founders(), None);
+    assert_eq!(cluster(&cluster_file("")).founders(), Some(2));
+    assert!(error(&file("", "")).contains("found no name to resolve; allowed: a DNS name"));
+    assert!(error(&file("<address>a b</address>", "")).contains("without white space"));
+    assert!(error(&file("<address>a:7000</address>", "")).contains("found \"a:7000\"; allowed: a DNS name"));
+    let loud = |name: &str| (name == "HIVEMQ_DNS_DISCOVERY_TIMEOUT").then(|| "soon".to_owned());
+    let errors = check_with(&file("<address>a</address>", ""), &loud).errors;
+    assert!(errors[0].message.contains("found \"soon\" in the environment variable HIVEMQ_DNS_DISCOVERY_TIMEOUT"), "{errors:?}");
 }
 
 #[test]

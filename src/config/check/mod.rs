@@ -36,7 +36,7 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
     let http = http::read(&root, &mut bound);
     let authentication = authentication::read(&root, env, &listeners);
     let security = protocol::security(&root, authentication);
-    let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), &mut bound);
+    let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), env, &mut bound);
     exposure::check_ports(&bound);
     exposure::check_anonymous(&root, &bound, &security);
     Some(Settings {
