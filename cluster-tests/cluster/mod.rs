@@ -3,7 +3,9 @@
 mod addons;
 mod carried;
 mod founding;
+mod growth;
 mod large;
+mod membership;
 mod node_loss;
 mod numbered;
 mod pause;

@@ -10,6 +10,8 @@ pub struct Config {
     pub websocket_port: u16,
     pub http_port: u16,
     pub cluster: Option<ClusterConfig>,
+    /// Takes the place of the `<cluster>` that `cluster` gives.
+    pub cluster_xml: Option<String>,
     /// More elements inside `<listeners>`, behind the plain ones.
     pub listeners: String,
     /// Elements inside `<mqtt>`.
@@ -46,6 +48,7 @@ impl Default for Config {
             websocket_port: 0,
             http_port: 0,
             cluster: None,
+            cluster_xml: None,
             listeners: String::new(),
             mqtt: String::new(),
             more: String::new(),
@@ -63,8 +66,10 @@ impl Config {
         _ = writeln!(xml, "{}</listeners>", self.listeners);
         _ = writeln!(xml, "<http><port>{}</port><bind-address>127.0.0.1</bind-address></http>", self.http_port);
         _ = writeln!(xml, "<mqtt>{}</mqtt>\n{}", self.mqtt, self.more);
-        if let Some(cluster) = &self.cluster {
-            cluster.write(&mut xml);
+        match (&self.cluster_xml, &self.cluster) {
+            (Some(text), _) => xml.push_str(text),
+            (None, Some(cluster)) => cluster.write(&mut xml),
+            (None, None) => {}
         }
         xml.push_str("<mqtt-addons>\n");
         for topic in ["expired-messages-topic", "dropped-messages-topic", "dead-messages-topic", "client-lifecycle-topic"] {

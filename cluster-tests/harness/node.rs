@@ -10,12 +10,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::config::Config;
+use super::script::{Finished, run};
 use super::{http, program, wait};
 
 /// A node is ready within this after its start, also where the machine is busy.
 const START: Duration = Duration::from_secs(30);
 /// A node ends within this after SIGTERM.
 const STOP: Duration = Duration::from_secs(20);
+/// A command of an operator comes to its end within this.
+const ADMIN: Duration = Duration::from_secs(90);
 /// Starts after which a port that is in use is no accident.
 const BIND_TRIES: usize = 5;
 const LOG_LINES_SHOWN: usize = 150;
@@ -38,6 +41,10 @@ pub struct Refusal {
 pub struct Node {
     pub name: String,
     pub config: Config,
+    /// More variables of the environment.
+    pub env: Vec<(String, String)>,
+    /// Takes the place of `/etc/hosts` for the process; see `private_hosts`.
+    pub hosts: Option<PathBuf>,
     home: PathBuf,
     /// The directory, removed with the node, where it owns it.
     owned: Option<TempDir>,
@@ -59,7 +66,17 @@ impl Node {
     /// A node in a directory that somebody else keeps.
     pub fn within(home: &Path, name: &str, config: Config) -> Self {
         fs::create_dir_all(home).expect("a directory for the node");
-        Self { name: name.to_owned(), config, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
+        Self {
+            name: name.to_owned(),
+            config,
+            env: Vec::new(),
+            hosts: None,
+            home: home.to_owned(),
+            owned: None,
+            process: None,
+            addresses: None,
+            starts: 0,
+        }
     }
 
     /// A single node, started and ready.
@@ -125,11 +142,25 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(program());
+        let mut command = match &self.hosts {
+            None => Command::new(program()),
+            Some(hosts) => with_hosts(hosts),
+        };
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
         command.args(["--log", &std::env::var("TROUPEMQ_TEST_LOG").unwrap_or_else(|_| "info".to_owned())]);
         command.stdin(Stdio::null());
         command
+    }
+
+    /// Runs `troupemq cluster` with these arguments for this node.
+    pub fn admin(&self, arguments: &[&str]) -> Finished {
+        run(Command::new(program()).arg("cluster").args(arguments).arg("--data").arg(self.data()), ADMIN)
+    }
+
+    /// What `troupemq cluster status --json` prints; `None` where the node does not answer.
+    pub fn status(&self) -> Option<serde_json::Value> {
+        serde_json::from_str(&self.admin(&["status", "--json"]).stdout).ok()
     }
 
     /// The data directory.
@@ -237,6 +268,21 @@ impl Node {
     fn stderr_path(&self) -> PathBuf {
         self.home.join(format!("stderr-{}", self.starts))
     }
+}
+
+/// Whether processes may have an `/etc/hosts` of their own: in a mount namespace, so for root only.
+pub fn private_hosts() -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["-m", "mount", "--bind", "/etc/hosts", "/etc/hosts"]).stderr(Stdio::null()).stdout(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The program, behind a shell that gives it another `/etc/hosts` and becomes it.
+fn with_hosts(hosts: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    command.args(["-m", "sh", "-c", script]).arg(hosts).arg(program());
+    command
 }
 
 fn read(path: &Path) -> String {

@@ -182,9 +182,44 @@ fn columns<const N: usize>(out: &mut String, head: [&str; N], rows: impl Iterato
 
 #[cfg(test)]
 mod tests {
-    use crate::admin::report::Waiting;
+    use clap::Parser;
+    use clap::error::ErrorKind;
 
     use super::*;
+    use crate::admin::report::Waiting;
+    use crate::cli::{Cli, Command};
+
+    fn parse_args(args: &[&str]) -> Result<ClusterArgs, clap::Error> {
+        let all = ["troupemq", "cluster"].iter().chain(args);
+        match Cli::try_parse_from(all)?.command {
+            Command::Cluster(arguments) => Ok(arguments),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_are_understood_with_the_directory_before_and_behind() {
+        for args in [&["--data", "d", "forget", "n3"][..], &["forget", "n3", "--data", "d"]] {
+            let parsed = parse_args(args).unwrap();
+            assert_eq!(parsed.data, PathBuf::from("d"));
+            assert_eq!(command(parsed.command), admin::Command::Forget { node: "n3".to_owned() });
+        }
+        let parsed = parse_args(&["transfer-leadership", "--to", "n2", "--group", "meta"]).unwrap();
+        assert_eq!(parsed.data, PathBuf::from("./data"));
+        let (to, group) = (Some("n2".to_owned()), Some("meta".to_owned()));
+        assert_eq!(command(parsed.command), admin::Command::TransferLeadership { to, group });
+        assert_eq!(command(parse_args(&["leave"]).unwrap().command), admin::Command::Leave);
+        for args in [&["forget"][..], &["accept-loss"], &["leave", "n1"], &["transfer-leadership", "n2"], &["dance"], &[]] {
+            assert_eq!(parse_args(args).unwrap_err().exit_code(), i32::from(EXIT_CONFIG), "{args:?}");
+        }
+        let help = parse_args(&["--help"]).unwrap_err();
+        assert_eq!(help.kind(), ErrorKind::DisplayHelp);
+        for word in
+            ["status", "leave", "forget", "transfer-leadership", "accept-loss", "--data <DIR>", "Examples:", "Exit status"]
+        {
+            assert!(help.to_string().contains(word), "no {word} in {help}");
+        }
+    }
 
     #[test]
     fn the_table_shows_what_an_operator_asks_for() {

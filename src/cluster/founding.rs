@@ -3,7 +3,8 @@
 //! Nodes without a cluster wait until a majority of the expected number see each other. The one with the smallest name then asks for
 //! promises; each node promises itself in writing to one founder, ever. With the promises of a majority the founder initialises all
 //! groups with the nodes in sight and draws the cluster id. Two founders would need a node that promised itself to both. A node that
-//! has state, or hears of a cluster, founds none.
+//! has state, or hears of a cluster, founds none; nor does one that nobody told how many are expected. One that is to found alone looks around
+//! first where it knows of others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::replica::NodeId;
 
 use super::control::Control;
 use super::handle::ClusterError;
+use super::membership::join;
 use super::node::{Node, members};
 use super::placement::placement;
 use super::raft::PeerNode;
@@ -58,7 +60,7 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         }
         if hailed.is_none_or(|at| at.elapsed() >= HAIL) {
             hailed = Some(Instant::now());
-            transport.broadcast_control(&join(node));
+            transport.broadcast(|version| Some(join(node, version)));
         }
         let mut visible: BTreeMap<NodeId, PeerNode> =
             peers.into_iter().map(|peer| (peer.id, PeerNode { name: peer.name, address: peer.address })).collect();
@@ -111,11 +113,6 @@ pub async fn promise(node: &Node, founder: &str) -> Result<String, ClusterError>
     tracing::info!(founder, "promised to be founded by");
     node.groups.iter().for_each(|group| group.set_may_vote(true));
     Ok(founder.to_owned())
-}
-
-/// This node's call for a cluster, and its wish to be a member.
-pub fn join(node: &Node) -> Control {
-    Control::Join { name: node.settings.node_name.clone(), address: node.settings.advertised.clone() }
 }
 
 /// This node founds, and stopped after it had initialised some groups.

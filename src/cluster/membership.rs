@@ -32,7 +32,7 @@ use crate::replica::meta::{Member, MetaCommand};
 
 use super::clock::monotonic_ms;
 use super::control::{Control, FEATURES};
-use super::founding::{join, promise};
+use super::founding::promise;
 use super::group::Group;
 use super::node::{Node, members};
 use super::node_id;
@@ -212,13 +212,21 @@ fn know_members(node: &Node) {
 /// Asks the peers while some group does not have this node as a member, as far as it knows.
 fn ask_to_join(node: &Node) {
     let Some(transport) = &node.transport else { return };
-    let groups: Vec<u16> = node.groups.iter().filter(|group| !group.may_vote()).map(|group| group.index).collect();
-    if groups.is_empty() && !node.groups.iter().any(|group| misses(node, group)) {
-        return;
+    if node.groups.iter().any(|group| !group.may_vote() || misses(node, group)) {
+        transport.broadcast(|version| Some(join(node, version)));
     }
-    let Control::Join { name, address } = join(node) else { return };
-    let empty = Control::JoinEmpty { name, address, process: transport.process(), groups };
-    transport.broadcast(|version| Some(if version < FEATURES { join(node) } else { empty.clone() }));
+}
+
+/// This node's call for a cluster, and its wish to be a member.
+pub fn join(node: &Node, version: u16) -> Control {
+    let (name, address) = (node.settings.node_name.clone(), node.settings.advertised.clone());
+    match &node.transport {
+        Some(transport) if version >= FEATURES => {
+            let groups = node.groups.iter().filter(|group| !group.may_vote()).map(|group| group.index).collect();
+            Control::JoinEmpty { name, address, process: transport.process(), groups }
+        }
+        _ => Control::Join { name, address },
+    }
 }
 
 fn misses(node: &Node, group: &Group) -> bool {
