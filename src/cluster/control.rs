@@ -20,4 +20,8 @@ pub enum Control {
     PromiseRequest { founder: String },
     /// The promise, or to whom it was given before.
     PromiseReply { promised_to: String },
+    /// Whether the sender stops or drains: nothing is handed to it. Told again every second while it does.
+    Draining { draining: bool },
+    /// Nodes with more clients than their share are to part with the excess.
+    Rebalance,
 }

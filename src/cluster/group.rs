@@ -155,6 +155,11 @@ impl Group {
         self.may_vote.load(Ordering::Relaxed)
     }
 
+    /// Whether this replica stands for election. One that leads goes on until it hands over.
+    pub fn set_may_lead(&self, may: bool) {
+        self.raft.runtime_config().elect(may);
+    }
+
     /// Why the replica has stopped for good: storage failed.
     pub fn failure(&self) -> Option<String> {
         self.metrics().running_state.err().map(|error| error.to_string())

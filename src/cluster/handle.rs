@@ -1,7 +1,7 @@
 //! The cluster as the rest of the process sees it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -11,7 +11,9 @@ use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
 use super::clock::wall_ms;
-use super::group::Group;
+use super::control::Control;
+use super::drain;
+use super::group::{Group, group_name};
 use super::node::Node;
 use super::removal::{self, RemoveError};
 use super::shard::Shard;
@@ -56,6 +58,8 @@ pub struct ClusterStatus {
     pub groups: Vec<GroupStatus>,
     /// Member, every group has a leader in reach, and this node has caught up: clients may come.
     pub ready: bool,
+    /// Members that stop or drain.
+    pub draining: Vec<NodeId>,
     /// What readiness waits for, in words, and since when (wall clock ms).
     pub waiting_for: Option<(String, u64)>,
 }
@@ -76,8 +80,9 @@ impl Drop for Inner {
     }
 }
 
-/// How long shutdown waits for others to take leadership over.
-const HAND_OVER: Duration = Duration::from_secs(2);
+/// How long others may take to take leadership over, and to take note of the end.
+pub const HAND_OVER: Duration = Duration::from_secs(2);
+pub const GOODBYE: Duration = Duration::from_secs(1);
 
 impl Cluster {
     /// Starts peer transport, founding or joining, and all groups. Returns at once; `status().ready` tells when clients may come.
@@ -233,6 +238,7 @@ impl Cluster {
                 .collect(),
             groups: node.groups.iter().map(|group| group.status()).collect(),
             ready: node.accepts_clients(),
+            draining: node.meta.members().into_iter().map(|(id, _)| id).filter(|id| drain::is_draining(node, *id)).collect(),
             waiting_for,
         }
     }
@@ -247,12 +253,84 @@ impl Cluster {
         removal::remove(&self.inner.node, node).await
     }
 
-    /// Hands leadership over, flushes, closes. Does not leave the cluster.
+    /// The node is about to end: from now on it leads nothing, as far as others can.
+    pub fn begin_stop(&self) {
+        self.inner.node.begin_stop();
+    }
+
+    /// Resolves when this node leads no group that another could lead.
+    pub async fn hand_over(&self) {
+        drain::hand_over(&self.inner.node).await;
+    }
+
+    /// Tells the cluster that this node's incarnation is over; its connections should be. Resolves when that is applied here.
+    pub async fn say_goodbye(&self) {
+        if self.inner.node.transport.is_some() {
+            drain::say_goodbye(&self.inner.node).await;
+        }
+    }
+
+    /// Stops and flushes. Does not leave the cluster.
+    pub async fn close(&self) {
+        self.inner.node.close().await;
+    }
+
+    /// Hands leadership over, says goodbye, flushes, closes: for nodes without clients.
     pub async fn shutdown(&self) {
+        self.begin_stop();
+        let _ = timeout(HAND_OVER, self.hand_over()).await;
+        let _ = timeout(GOODBYE, self.say_goodbye()).await;
+        self.close().await;
+    }
+
+    /// Refuses clients and leads nothing from now on, or does so no more. Forgotten with the process.
+    pub fn set_draining(&self, draining: bool) {
+        self.inner.node.set_draining(draining);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.inner.node.is_draining()
+    }
+
+    /// Names of the groups this node leads.
+    pub fn led(&self) -> Vec<String> {
+        let led = self.inner.node.groups.iter().filter(|group| group.metrics().state.is_leader());
+        led.map(|group| group_name(group.index)).collect()
+    }
+
+    /// Asks every node, this one too, to part with the clients it has beyond its share.
+    pub fn rebalance(&self) {
         let node = &self.inner.node;
-        node.stopping.store(true, Ordering::Relaxed);
-        let _ = timeout(HAND_OVER, node.hand_over()).await;
-        node.close().await;
+        if let Some(transport) = &node.transport {
+            transport.broadcast_control(&Control::Rebalance);
+        }
+        node.hooks.rebalance();
+    }
+
+    /// Connections that came in, of each node that is to have clients.
+    pub fn clients_by_node(&self) -> BTreeMap<NodeId, u64> {
+        let node = &self.inner.node;
+        let members = node.meta.members().into_iter();
+        let serving = members.filter(|(id, member)| member.alive && node.hears(*id) && !drain::is_draining(node, *id));
+        let mut clients: BTreeMap<NodeId, u64> = serving.map(|(id, _)| (id, 0)).collect();
+        for shard in &node.shards {
+            for (of, count) in shard.state.read().connections_by_node() {
+                if let Some(known) = clients.get_mut(&of) {
+                    *known += count;
+                }
+            }
+        }
+        clients
+    }
+
+    /// Resolves once too few members are in reach for anything to be agreed on.
+    pub fn minority(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut minority = self.inner.node.watch_minority();
+        async move {
+            if minority.wait_for(|minority| *minority).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     #[cfg(test)]

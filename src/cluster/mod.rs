@@ -4,6 +4,7 @@
 mod balancer;
 pub mod clock;
 mod control;
+mod drain;
 mod failure_detector;
 mod founding;
 #[cfg(any(test, feature = "fuzzing"))]

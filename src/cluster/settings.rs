@@ -22,12 +22,12 @@ pub struct ClusterSettings {
     /// Election timeout is drawn from this range, ms.
     pub election_min_ms: u64,
     pub election_max_ms: u64,
+    /// For so long a node keeps its clients without a leader of `meta` in reach.
+    pub close_without_majority_ms: u64,
 }
 
 /// Silence of a peer shorter than this is never taken for its death.
 const SILENCE_MS_MIN: u64 = 3_000;
-/// A node without a majority in reach for so long closes its connections.
-const MAJORITY_LOST_MS: u64 = 10_000;
 
 impl ClusterSettings {
     /// A peer nothing is heard of for so long is dead.
@@ -36,7 +36,8 @@ impl ClusterSettings {
     }
 
     /// A node that hears no leader of `meta` for so long gives its incarnation up: its connections close.
+    /// Not before two elections could be over, or every change of leader would cost clients their connections.
     pub fn majority_lost_ms(&self) -> u64 {
-        MAJORITY_LOST_MS.max(self.silence_ms() * 2)
+        self.close_without_majority_ms.max(self.election_max_ms * 2)
     }
 }

@@ -1,4 +1,5 @@
-//! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`.
+//! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`,
+//! `close-clients-without-majority-after`.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,6 +32,7 @@ pub(super) fn read<'a>(root: &View<'a>, host_name: Option<String>, bound: &mut V
         heartbeat_ms,
         election_timeout_min_ms,
         election_timeout_max_ms,
+        close_without_majority_ms: cluster.u64_or_max("close-clients-without-majority-after"),
     };
     if enabled {
         check_reachable(&transport, &cluster, &settings);
