@@ -1,5 +1,6 @@
 //! The composition root: builds every part in order and hands out handles; the only file that knows all rooms.
 
+mod admin;
 mod authentication;
 mod health;
 mod sample;
@@ -8,7 +9,7 @@ mod stop;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
 use crate::actor::{Node, clock};
 use crate::addon::supervisor::{AddonRenderer, Supervisor};
 use crate::addon::{AddonSettings, supervisor::SupervisorMail};
+use crate::admin::AdminHandle;
 use crate::cluster::{Cluster, ClusterError, Hooks};
 use crate::config::Settings;
 use crate::config::settings::PersistenceMode;
@@ -76,6 +78,8 @@ pub struct Broker {
     http: Vec<HttpHandle>,
     health: Arc<health::NodeHealth>,
     shutdown: settings::Shutdown,
+    /// `None` where its socket cannot be opened.
+    admin: Option<AdminHandle>,
     /// Looks whether the credentials have changed.
     credentials: Option<actix_rt::task::JoinHandle<()>>,
 }
@@ -123,6 +127,7 @@ impl Broker {
             http: Vec::new(),
             health: Arc::clone(&health),
             shutdown: settings::shutdown(&settings.shutdown),
+            admin: None,
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
         };
         for http in &settings.http {
@@ -135,6 +140,8 @@ impl Broker {
             broker.listeners.push(crate::listener::start(listener, &handles, local, timeout_ms)?);
         }
         health.set_listeners(broker.listeners.clone());
+        let admin = Arc::new(admin::NodeAdmin::new(broker.cluster.clone(), health, Arc::clone(&broker.node)));
+        broker.admin = open_admin(&broker.runtime, data.to_owned(), admin).await?;
         Ok(broker)
     }
 
@@ -163,6 +170,26 @@ impl Broker {
         let poisoned = || self.storage.stats().poisoned.then(|| "the data directory cannot be written any more".to_owned());
         self.cluster.failure().or_else(poisoned)
     }
+}
+
+/// A node without its socket serves clients as well as any: it is said, and it runs on.
+async fn open_admin(
+    runtime: &ClusterRuntime,
+    data: PathBuf,
+    handler: Arc<admin::NodeAdmin>,
+) -> Result<Option<AdminHandle>, BrokerError> {
+    let opened = runtime.spawn(async move {
+        // With persistence in memory nothing else makes it.
+        std::fs::create_dir_all(&data)?;
+        crate::admin::serve(&data, handler)
+    });
+    Ok(match opened.await? {
+        Ok(handle) => Some(handle),
+        Err(error) => {
+            tracing::warn!(%error, "no admin socket in the data directory: `troupemq cluster` cannot reach this node");
+            None
+        }
+    })
 }
 
 fn open_storage(settings: &Settings, data: &Path) -> Result<Storage, StorageError> {

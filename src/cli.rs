@@ -1,4 +1,6 @@
-//! The command line: arguments, and the commands that need no running broker.
+//! The command line: arguments, and the commands that are not the broker itself.
+
+pub mod cluster;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Read, Write};
@@ -33,6 +35,8 @@ pub enum Command {
     /// Start a node; it runs until SIGINT (Ctrl-C) or SIGTERM
     #[command(after_long_help = START_EXAMPLES)]
     Start(StartArgs),
+    /// Ask or tell a node that runs on this machine about its cluster
+    Cluster(cluster::ClusterArgs),
     /// Work with configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -137,6 +141,8 @@ Examples:
       The first of three nodes
   troupemq config check config.xml
       Check a file before a start
+  troupemq cluster status --data data-cluster/node1
+      How the first node sees the cluster
 
 Exit status: 0 done, 1 failed, 2 the configuration or the command line is wrong.";
 

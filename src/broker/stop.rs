@@ -46,9 +46,15 @@ impl Broker {
                 () = async { haste.cancelled().await; sleep(HASTE).await } => {}
             }
         };
-        tokio::select! {
-            () = self.stop_in_order(&haste, until, &stage) => return,
-            () = in_time => {}
+        let stopped = tokio::select! {
+            () = self.stop_in_order(&haste, until, &stage) => true,
+            () = in_time => false,
+        };
+        if stopped {
+            if let Some(admin) = self.admin {
+                admin.finish().await;
+            }
+            return;
         }
         tracing::warn!(
             unfinished = STAGES.get(stage.load(Ordering::Relaxed)),

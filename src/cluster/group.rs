@@ -295,6 +295,8 @@ impl Group {
             applied_index: metrics.last_applied.map_or(0, |id| id.index()),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index()),
             voters: metrics.membership_config.voter_ids().collect(),
+            learners: metrics.membership_config.membership().learner_ids().collect(),
+            lag: self.lag(),
         }
     }
 }

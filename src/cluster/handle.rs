@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::replica::event::Outcome;
+use crate::replica::meta::Member;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
@@ -44,6 +45,25 @@ pub struct GroupStatus {
     pub applied_index: u64,
     pub snapshot_index: u64,
     pub voters: Vec<NodeId>,
+    /// Replicas without a vote.
+    pub learners: Vec<NodeId>,
+    /// Committed entries, as far as this node knows, that its replica has not applied.
+    pub lag: u64,
+}
+
+/// A member: what `meta` says of it, and what this node sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub id: NodeId,
+    pub name: String,
+    pub address: String,
+    pub incarnation: Incarnation,
+    /// By `meta`.
+    pub alive: bool,
+    /// There is a link to it, or it is this node.
+    pub connected: bool,
+    /// It stops or drains: nothing is handed to it.
+    pub draining: bool,
 }
 
 /// State of the cluster as this node sees it.
@@ -58,8 +78,6 @@ pub struct ClusterStatus {
     pub groups: Vec<GroupStatus>,
     /// Member, every group has a leader in reach, and this node has caught up: clients may come.
     pub ready: bool,
-    /// Members that stop or drain.
-    pub draining: Vec<NodeId>,
     /// What readiness waits for, in words, and since when (wall clock ms).
     pub waiting_for: Option<(String, u64)>,
 }
@@ -238,9 +256,23 @@ impl Cluster {
                 .collect(),
             groups: node.groups.iter().map(|group| group.status()).collect(),
             ready: node.accepts_clients(),
-            draining: node.meta.members().into_iter().map(|(id, _)| id).filter(|id| drain::is_draining(node, *id)).collect(),
             waiting_for,
         }
+    }
+
+    /// All members, by `meta`.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let node = &self.inner.node;
+        let member = |(id, member): (NodeId, Member)| MemberStatus {
+            id,
+            name: member.name,
+            address: member.address,
+            incarnation: member.incarnation,
+            alive: member.alive,
+            connected: node.hears(id),
+            draining: drain::is_draining(node, id),
+        };
+        node.meta.members().into_iter().map(member).collect()
     }
 
     /// Commands of this node for the shard that have no outcome yet.
@@ -290,6 +322,11 @@ impl Cluster {
 
     pub fn is_draining(&self) -> bool {
         self.inner.node.is_draining()
+    }
+
+    /// Whether this node stops or drains.
+    pub fn leaves_work(&self) -> bool {
+        self.inner.node.leaves_work()
     }
 
     /// Names of the groups this node leads.

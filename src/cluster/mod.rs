@@ -29,7 +29,7 @@ mod ticker;
 mod transport;
 mod visibility;
 
-pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, SubmitError};
+pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, MemberStatus, SubmitError};
 pub use hooks::Hooks;
 pub use node_id::node_id;
 pub use peer_message::PeerMessage;
