@@ -2,10 +2,12 @@
 
 mod addons;
 mod carried;
+mod drain;
 mod founding;
 mod large;
 mod node_loss;
 mod numbered;
+mod partition;
 mod pause;
 mod redelivery;
 mod restart;

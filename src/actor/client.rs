@@ -553,6 +553,12 @@ impl Client {
         }
     }
 
+    /// Whether the node has reasons not to read from this client now.
+    fn must_wait(&self) -> bool {
+        let node = self.local.node();
+        if self.counted { node.holds_clients() } else { node.holds_newcomers() }
+    }
+
     /// Reads nothing until the node says so.
     fn hold(&mut self) {
         if self.held_since_ms.replace(self.now.mono_ms).is_none() {

@@ -156,6 +156,11 @@ impl Local {
         self.clients.borrow().get(&connection).map(|c| c.mail.clone())
     }
 
+    /// Whether the connection's CONNECT was accepted.
+    pub(super) fn has_come_in(&self, connection: u64) -> bool {
+        self.clients.borrow().get(&connection).is_some_and(|client| client.grant.is_some())
+    }
+
     fn fire_timers(&self, now_ms: u64) {
         loop {
             let due = self.timers.borrow_mut().pop_due(now_ms);

@@ -185,7 +185,13 @@ impl Node {
         self.is_pressed() || self.is_stale()
     }
 
-    /// Whether what clients send must wait: this node was stopped for a moment, and does not know yet what others acknowledged meanwhile.
+    /// The same for one that has not come in yet: where the node takes no clients, it is read, to be told so.
+    pub fn holds_newcomers(&self) -> bool {
+        self.is_pressed() || (self.is_stale() && self.cluster().is_some_and(Cluster::accepts_clients))
+    }
+
+    /// Whether what clients send must wait: this node was stopped for a moment, is cut off or behind, and may not know what others
+    /// acknowledged meanwhile.
     pub fn is_stale(&self) -> bool {
         self.cluster().is_some_and(Cluster::is_stale)
     }

@@ -35,9 +35,14 @@ pub enum Command {
     /// This node leaves the cluster for good, and ends.
     Leave,
     /// A dead member, by name, is one no more.
-    Forget { node: String },
+    Forget {
+        node: String,
+    },
     /// Another node leads: `group` (`meta` or the shard's number), or all groups that this node leads; `to`, or the voter least behind.
-    TransferLeadership { to: Option<String>, group: Option<String> },
+    TransferLeadership {
+        to: Option<String>,
+        group: Option<String>,
+    },
 }
 
 /// A line of the answer. `Done` or `Failed` is the last one.

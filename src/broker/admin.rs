@@ -109,7 +109,8 @@ impl NodeAdmin {
         loop {
             let clients = self.node.connections.load(Ordering::Relaxed);
             if clients == 0 && !leads {
-                return Ok("drained: it has no clients and leads nothing that another could lead; `cluster undrain` ends that".to_owned());
+                return Ok("drained: it has no clients and leads nothing that another could lead; `cluster undrain` ends that"
+                    .to_owned());
             }
             if !self.cluster.is_draining() {
                 return Err("the drain was ended by `cluster undrain`".to_owned());

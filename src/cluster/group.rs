@@ -285,6 +285,16 @@ impl Group {
         ago.map_or(u64::MAX, |ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// Until when nobody else can lead, if this node does, monotonic; 0 if not.
+    pub fn led_until_ms(&self) -> u64 {
+        let metrics = self.metrics();
+        if !metrics.state.is_leader() || metrics.current_leader != Some(self.node) {
+            return 0;
+        }
+        let ago = self.acked_ms_ago(&metrics);
+        monotonic_ms().saturating_add(self.lease_ms).saturating_sub(ago)
+    }
+
     pub fn status(&self) -> GroupStatus {
         let metrics = self.metrics();
         GroupStatus {

@@ -18,6 +18,7 @@ use super::group::{Group, group_name};
 use super::node::Node;
 use super::removal::{self, RemoveError};
 use super::shard::Shard;
+use super::visibility::EVERYWHERE_MAX;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
 /// Why a command has no outcome.
@@ -154,17 +155,17 @@ impl Cluster {
         async move {
             let settled = submitted?.await.unwrap_or(Err(SubmitError::Unknown))?;
             if let Some(applied) = visibility.everywhere(shard, settled.index) {
-                // An error is the end of this node.
-                let _ = applied.await;
+                // An error within is the end of this node. What some node does not know is not acknowledged.
+                timeout(EVERYWHERE_MAX, applied).await.map_err(|_| SubmitError::Unknown)?.ok();
             }
             Ok(settled.outcome)
         }
     }
 
-    /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment. What its clients send must
-    /// wait. False where the node serves no clients: they are to be told so.
+    /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment, is cut off, or behind. What
+    /// its clients send must wait.
     pub fn is_stale(&self) -> bool {
-        self.inner.node.visibility.is_stale() && self.accepts_clients()
+        self.inner.node.visibility.is_stale()
     }
 
     /// How often a node was left out of what is acknowledged, since it did not answer.

@@ -275,6 +275,7 @@ impl Node {
     /// A new incarnation is in force: submissions of the old one are void.
     pub fn set_incarnation(&self, incarnation: Incarnation) {
         self.incarnation.store(incarnation, Ordering::Release);
+        self.visibility.lease.drop_all();
         self.shards.iter().for_each(|shard| shard.submitter.renew(incarnation));
         if let Some(transport) = &self.transport {
             transport.set_identity(incarnation, self.cluster_id());

@@ -200,7 +200,7 @@ impl ActorFuture<Client> for Pump {
         if !client.closing && !client.gone {
             if client.held_since_ms.is_some() {
                 // Its turn comes with `ClientItem::Read`.
-            } else if client.local.node().holds_clients() {
+            } else if client.must_wait() {
                 client.hold();
             } else {
                 more = Self::read(client, ctx, cx);

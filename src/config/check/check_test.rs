@@ -561,7 +561,8 @@ fn a_cluster_says_what_it_lacks() {
 
 #[test]
 fn a_delay_before_the_shutdown_is_below_its_timeout() {
-    let shutdown = |delay: u32, timeout: u32| format!("<shutdown><delay>{delay}</delay><timeout>{timeout}</timeout></shutdown>");
+    let shutdown =
+        |delay: u32, timeout: u32| file(&format!("<shutdown><delay>{delay}</delay><timeout>{timeout}</timeout></shutdown>"));
     assert!(check_text(&shutdown(24, 25)).settings.is_some());
     assert!(error(&shutdown(25, 25)).contains("allowed: a delay below the timeout"));
 }
