@@ -80,6 +80,8 @@ pub struct Broker {
     shutdown: settings::Shutdown,
     /// `None` where its socket cannot be opened.
     admin: Option<AdminHandle>,
+    /// Whether the node left its cluster for good.
+    left: tokio::sync::watch::Receiver<bool>,
     /// Looks whether the credentials have changed.
     credentials: Option<actix_rt::task::JoinHandle<()>>,
 }
@@ -117,6 +119,7 @@ impl Broker {
 
         let health = Arc::new(health::NodeHealth::new(cluster.clone()));
         let sampler = Arc::new(sample::Sampler::new(Arc::clone(&node), Arc::clone(&storage)));
+        let (left_sender, left) = tokio::sync::watch::channel(false);
         let mut broker = Self {
             node,
             cluster,
@@ -128,6 +131,7 @@ impl Broker {
             health: Arc::clone(&health),
             shutdown: settings::shutdown(&settings.shutdown),
             admin: None,
+            left,
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
         };
         for http in &settings.http {
@@ -140,7 +144,7 @@ impl Broker {
             broker.listeners.push(crate::listener::start(listener, &handles, local, timeout_ms)?);
         }
         health.set_listeners(broker.listeners.clone());
-        let admin = Arc::new(admin::NodeAdmin::new(broker.cluster.clone(), health, Arc::clone(&broker.node)));
+        let admin = Arc::new(admin::NodeAdmin::new(Arc::clone(&broker.node), broker.cluster.clone(), health, left_sender));
         broker.admin = open_admin(&broker.runtime, data.to_owned(), admin).await?;
         Ok(broker)
     }
@@ -163,6 +167,14 @@ impl Broker {
 
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Resolves when the node has left its cluster for good, as an operator wanted: the process is to end.
+    pub async fn left(&self) {
+        let mut left = self.left.clone();
+        if left.wait_for(|left| *left).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Why the broker cannot go on, if so: the disk failed.

@@ -61,6 +61,10 @@ async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            () = broker.left() => {
+                tracing::info!("left the cluster");
+                break;
+            }
             _ = watch.tick() => {
                 if let Some(failure) = broker.failure() {
                     tracing::error!("stopping: {failure}");

@@ -57,8 +57,8 @@ pub enum HubItem {
     Close { connection: u64, reason_code: ReasonCode },
     /// Every connection is to be closed: the incarnation is lost, or there is no time left for more than a word.
     CloseAll { reason_code: ReasonCode, tell_shard: bool },
-    /// Some connections are to leave: the node stops, drains or has too many. `told` counts them.
-    PartWith { count: usize, registered: bool, told: Arc<AtomicU64> },
+    /// Some connections are to leave: the node stops, drains or has too many. `told` counts them, up to `max`.
+    PartWith { count: usize, registered: bool, told: Arc<AtomicU64>, max: u64 },
 }
 
 /// What a registered connection's queue starts with.
@@ -220,21 +220,24 @@ impl Hub {
                     mail.post(ClientItem::Close { reason_code, tell_shard });
                 }
             }
-            HubItem::PartWith { count, registered, told } => self.part_with(count, registered, &told),
+            HubItem::PartWith { count, registered, told, max } => self.part_with(count, registered, &told, max),
         }
     }
 
     /// Asks connections to leave that were not asked before, `registered`: only those that came in.
-    fn part_with(&self, count: usize, registered: bool, told: &AtomicU64) {
+    fn part_with(&self, count: usize, registered: bool, told: &AtomicU64, max: u64) {
         let mut mails = Vec::new();
         let mut clients = self.local.clients.borrow_mut();
         let candidates = clients.values_mut().filter(|client| !client.leaves && (client.grant.is_some() || !registered));
         for client in candidates.take(count) {
+            let one_more = |told: u64| (told < max).then_some(told + 1);
+            if told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+                break;
+            }
             client.leaves = true;
             mails.push(client.mail.clone());
         }
         drop(clients);
-        told.fetch_add(mails.len() as u64, Ordering::Relaxed);
         for mail in mails {
             mail.post(ClientItem::Leave);
         }

@@ -44,7 +44,7 @@ pub async fn part_with(node: &Node, whom: Whom, by: Option<Instant>, goes_on: im
         turn += 1;
         for (hub, count) in node.hubs().iter().zip(shares(step, node.hubs().len(), turn)) {
             if count > 0 {
-                hub.post(HubItem::PartWith { count, registered, told: Arc::clone(&told) });
+                hub.post(HubItem::PartWith { count, registered, told: Arc::clone(&told), max });
             }
         }
         tokio::time::sleep(TICK).await;

@@ -43,6 +43,10 @@ impl Handler for Echo {
     fn transfer_leadership(&self, to: Option<String>, group: Option<String>, _progress: Progress) -> BoxFuture<'_, Outcome> {
         async move { Ok(format!("{to:?} {group:?}")) }.boxed()
     }
+
+    fn accept_loss(&self) -> Outcome {
+        Err("nothing is lost".to_owned())
+    }
 }
 
 fn open(directory: &Path) -> AdminHandle {

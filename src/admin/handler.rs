@@ -1,8 +1,9 @@
 //! What this room asks of the node; `broker` hands in what does it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::protocol::{Answer, Command, TEXT_BYTES_MAX};
@@ -24,6 +25,7 @@ pub trait Handler: Send + Sync + 'static {
     fn leave(&self, progress: Progress) -> BoxFuture<'_, Outcome>;
     fn forget(&self, node: String, progress: Progress) -> BoxFuture<'_, Outcome>;
     fn transfer_leadership(&self, to: Option<String>, group: Option<String>, progress: Progress) -> BoxFuture<'_, Outcome>;
+    fn accept_loss(&self) -> Outcome;
 }
 
 /// Carries one command out.
@@ -35,6 +37,7 @@ pub async fn run(handler: &dyn Handler, command: Command, progress: Progress) ->
         Command::Rebalance => handler.rebalance(),
         Command::Leave => handler.leave(progress).await,
         Command::Forget { node } => handler.forget(node, progress).await,
+        Command::AcceptLoss => handler.accept_loss(),
         Command::TransferLeadership { to, group } => handler.transfer_leadership(to, group, progress).await,
     };
     outcome.map(Answer::Text)
@@ -53,11 +56,6 @@ impl Progress {
         (Self(sender), receiver)
     }
 
-    /// For commands that nobody watches.
-    pub fn untold() -> Self {
-        Self::new().0
-    }
-
     /// Never waits: a line is left out where the client reads none, or has gone. A long text is cut.
     pub fn tell(&self, text: impl Into<String>) {
         let mut text = text.into();
@@ -68,14 +66,18 @@ impl Progress {
         let _ = self.0.try_send(text);
     }
 
-    /// Tells the text when it differs from the one told last, or that one is some seconds old: for loops that look again and again.
-    pub fn tell_change(&self, told: &mut Option<(String, tokio::time::Instant)>, text: String) {
-        let due = told.as_ref().is_none_or(|(last, at)| *last != text || at.elapsed() >= REMIND);
-        if due {
-            self.tell(text.clone());
-            *told = Some((text, tokio::time::Instant::now()));
+    /// For loops that look again and again: gives what tells a text when it differs from the one told last, or that one is some seconds old.
+    pub fn changes(self) -> impl Fn(String) + Send + Sync {
+        let told: Mutex<Option<(String, Instant)>> = Mutex::default();
+        move |text| {
+            let mut told = told.lock();
+            if told.as_ref().is_none_or(|(last, at)| *last != text || at.elapsed() >= REMIND) {
+                self.tell(text.clone());
+                *told = Some((text, Instant::now()));
+            }
         }
     }
 }
 
+/// The same is told again after so long.
 const REMIND: Duration = Duration::from_secs(5);

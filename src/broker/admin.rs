@@ -2,29 +2,53 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 
+use crate::actor::Node;
 use crate::actor::clock::wall_ms;
-use crate::actor::{Node, parting};
+use crate::actor::parting::{self, Whom};
 use crate::admin::report::{GroupReport, MemberReport, StatusReport, Waiting};
 use crate::admin::{Handler, Outcome, Progress};
-use crate::cluster::{Cluster, MemberStatus};
+use crate::cluster::{Cluster, MemberStatus, RemoveError, node_id};
 use crate::edge::HealthSource;
 
 use super::health::NodeHealth;
+use super::POLL;
+
+/// Clients of a node that leaves get this long.
+const DRAIN: Duration = Duration::from_secs(5);
 
 pub(super) struct NodeAdmin {
+    node: Arc<Node>,
     cluster: Cluster,
     health: Arc<NodeHealth>,
-    node: Arc<Node>,
+    /// One at a time.
+    leaving: tokio::sync::Mutex<()>,
+    left: watch::Sender<bool>,
 }
 
 impl NodeAdmin {
-    pub(super) fn new(cluster: Cluster, health: Arc<NodeHealth>, node: Arc<Node>) -> Self {
-        Self { cluster, health, node }
+    /// `left` is told when the node is no member any more.
+    pub(super) fn new(node: Arc<Node>, cluster: Cluster, health: Arc<NodeHealth>, left: watch::Sender<bool>) -> Self {
+        Self { node, cluster, health, leaving: tokio::sync::Mutex::default(), left }
+    }
+
+    /// As for a restart; what takes longer is closed with the node.
+    async fn close_clients(&self) {
+        self.health.set_draining();
+        self.health.stop_listeners();
+        let until = Instant::now() + DRAIN;
+        let parting = tokio::time::timeout(DRAIN, parting::part_with(&self.node, Whom::All, until.checked_sub(DRAIN / 2), || true));
+        if parting.await.is_err() {
+            tracing::warn!("some clients did not leave in time");
+        }
+        while self.node.connections.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 
@@ -62,7 +86,7 @@ impl Handler for NodeAdmin {
                     lag: group.lag,
                 })
                 .collect(),
-            warnings: Vec::new(),
+            warnings: self.cluster.warnings(),
         }
     }
 
@@ -81,16 +105,55 @@ impl Handler for NodeAdmin {
         Ok(format!("nodes with more clients than their share part with the excess; clients now: {before}"))
     }
 
-    fn leave(&self, _progress: Progress) -> BoxFuture<'_, Outcome> {
-        async { Err("not there yet".to_owned()) }.boxed()
+    fn leave(&self, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            let told = progress.changes();
+            let Ok(_alone) = self.leaving.try_lock() else { return Err("this node is on its way out already".to_owned()) };
+            // Before anything is changed.
+            self.cluster.check_leave().map_err(|error| error.to_string())?;
+            told("closes listeners and clients".to_owned());
+            self.close_clients().await;
+            self.cluster.leave(&told).await.map_err(|error| error.to_string())?;
+            self.left.send_replace(true);
+            let name = self.cluster.status().node_name;
+            let left = self.cluster.members_left();
+            Ok(format!(
+                "{name} left the cluster and ends now; {left}. Its data directory is of no use any more: to have it join anew, start it with an \
+                 empty one."
+            ))
+        }
+        .boxed()
     }
 
-    fn forget(&self, _node: String, _progress: Progress) -> BoxFuture<'_, Outcome> {
-        async { Err("not there yet".to_owned()) }.boxed()
+    fn forget(&self, node: String, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            match self.cluster.remove_member(node_id(&node), progress.changes()).await {
+                Ok(()) => Ok(format!("{node} is no member any more; {}", self.cluster.members_left())),
+                // As it should be: somebody asked before.
+                Err(RemoveError::NotAMember) => {
+                    let known: Vec<String> = self.cluster.members().into_iter().map(|member| member.name).collect();
+                    Ok(format!("{node} is not a member; there are: {}", known.join(", ")))
+                }
+                Err(error) => Err(format!("{node} is not forgotten: {error}")),
+            }
+        }
+        .boxed()
     }
 
-    fn transfer_leadership(&self, _to: Option<String>, _group: Option<String>, _progress: Progress) -> BoxFuture<'_, Outcome> {
-        async { Err("not there yet".to_owned()) }.boxed()
+    fn transfer_leadership(&self, to: Option<String>, group: Option<String>, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            let told = progress.changes();
+            self.cluster.transfer_leadership(to.as_deref(), group.as_deref(), told).await
+        }
+        .boxed()
+    }
+
+    fn accept_loss(&self) -> Outcome {
+        let groups = self.cluster.accept_loss();
+        if groups.is_empty() {
+            return Ok("nothing to do: this node has its votes in all groups".to_owned());
+        }
+        Ok(format!("this node votes from now on as it is, in groups {}", groups.join(", ")))
     }
 }
 
@@ -105,7 +168,7 @@ impl NodeAdmin {
         }
         let mut handed_over = std::pin::pin!(self.cluster.hand_over());
         let mut leads = true;
-        let mut told = None;
+        let told = progress.changes();
         loop {
             let clients = self.node.connections.load(Ordering::Relaxed);
             if clients == 0 && !leads {
@@ -115,7 +178,7 @@ impl NodeAdmin {
             if !self.cluster.is_draining() {
                 return Err("the drain was ended by `cluster undrain`".to_owned());
             }
-            progress.tell_change(&mut told, format!("{clients} clients left, leads {} groups", self.cluster.led().len()));
+            told(format!("{clients} clients left, leads {} groups", self.cluster.led().len()));
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 () = &mut handed_over, if leads => leads = false,
@@ -132,7 +195,6 @@ impl NodeAdmin {
     }
 
     fn member(&self, member: &MemberStatus) -> MemberReport {
-        let own = member.id == self.cluster.node();
         MemberReport {
             name: member.name.clone(),
             address: member.address.clone(),
@@ -140,8 +202,8 @@ impl NodeAdmin {
             alive: member.alive,
             connected: member.connected,
             draining: member.draining,
-            version: own.then(|| env!("CARGO_PKG_VERSION").to_owned()),
-            protocol: None,
+            version: member.version.as_ref().map(|(program, _)| program.clone()),
+            protocol: member.version.as_ref().map(|(_, protocol)| *protocol),
         }
     }
 }

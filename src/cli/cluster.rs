@@ -61,6 +61,16 @@ pub enum ClusterCommand {
         #[arg(value_name = "NODE")]
         node: String,
     },
+    /// Give up what only lost disks held, so that the nodes that are left go on
+    ///
+    /// To be told to nodes that lost their data, when `status` shows that they wait for a leader and the nodes that had one are lost for good. A
+    /// node that comes back without data has no vote until the others have filled it again; where too many lost their data that never happens by
+    /// itself. With this, it votes as it is: messages, sessions and subscriptions that were acknowledged and are on no disk any more are lost.
+    AcceptLoss {
+        /// Without it nothing is done
+        #[arg(long, required = true)]
+        yes: bool,
+    },
     /// Have other nodes lead
     ///
     /// Without options, all groups that this node leads. The cluster leaves the leadership where it was put for ten minutes; then it
@@ -117,6 +127,7 @@ fn command(command: ClusterCommand) -> admin::Command {
         ClusterCommand::Rebalance => admin::Command::Rebalance,
         ClusterCommand::Leave => admin::Command::Leave,
         ClusterCommand::Forget { node } => admin::Command::Forget { node },
+        ClusterCommand::AcceptLoss { .. } => admin::Command::AcceptLoss,
         ClusterCommand::TransferLeadership { to, group } => admin::Command::TransferLeadership { to, group },
     }
 }

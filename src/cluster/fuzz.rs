@@ -43,6 +43,7 @@ fn survives<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
 /// Without the secret no exchange succeeds, on either side.
 fn nobody_gets_in(bytes: &[u8]) {
     let us = || Introduction {
+        version: 0,
         name: "n".to_owned(),
         address: "n:1".to_owned(),
         incarnation: 1,

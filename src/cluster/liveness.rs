@@ -14,8 +14,8 @@ pub async fn run(node: Arc<Node>) {
     loop {
         meta_changed.borrow_and_update();
         let incarnation = node.incarnation();
-        if node.stopping.load(Ordering::Relaxed) {
-            // It says goodbye, and its clients are told by themselves.
+        if node.stopping.load(Ordering::Relaxed) || node.operator.is_leaving() {
+            // It says so itself, and its clients are told by itself.
         } else if node.meta.is_dead(node.id, incarnation) {
             renew(&node, "it was declared dead").await;
         } else if node.is_established() && cut_off_ms(&node) > node.settings.majority_lost_ms() {

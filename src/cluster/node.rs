@@ -20,6 +20,7 @@ use super::control::Control;
 use super::group::{Group, META_GROUP, raft_config};
 use super::handle::ClusterError;
 use super::meta::Meta;
+use super::operator::Operator;
 use super::raft::network::Network;
 use super::raft::rpc::{Request, Response};
 use super::raft::state_machine::Machine;
@@ -29,7 +30,7 @@ use super::submit::{Proposer, proposer};
 use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{
-    ClusterSettings, Hooks, PeerMessage, balancer, drain, failure_detector, founding, liveness, membership, node_id, ticker,
+    ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, liveness, membership, node_id, ticker,
 };
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
@@ -71,6 +72,7 @@ pub struct Node {
     pub draining_peers: Mutex<BTreeMap<NodeId, u64>>,
     /// Whether too few members are in reach for anything to be agreed on.
     minority: watch::Sender<bool>,
+    pub operator: Operator,
     /// What readiness waits for, and since when.
     waiting_for: Mutex<Option<(String, u64)>>,
     pub cancel: CancellationToken,
@@ -130,8 +132,9 @@ impl Node {
             shards.push(shard);
             proposers.push(proposer);
         }
-        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot.
-        let may_vote = identity.cluster_id.is_some() || identity.promised_to.is_some() || transport.is_none();
+        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot (see `membership`).
+        let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
+        let may_vote = was_there || identity.promised_to.is_some() || transport.is_none();
         groups.iter().for_each(|group| group.set_may_vote(may_vote));
 
         let (controls, control_queue) = mpsc::channel(CONTROLS_MAX);
@@ -158,6 +161,7 @@ impl Node {
             drain_bell: Notify::new(),
             draining_peers: Mutex::default(),
             minority: watch::Sender::new(false),
+            operator: Operator::default(),
             waiting_for: Mutex::default(),
             cancel: CancellationToken::new(),
         });
@@ -194,6 +198,7 @@ impl Node {
             self.spawn(drain::run(Arc::clone(self)));
             self.spawn(failure_detector::run(Arc::clone(self)));
             self.spawn(balancer::run(Arc::clone(self)));
+            self.spawn(about::run(Arc::clone(self)));
         }
     }
 
@@ -328,6 +333,15 @@ impl Node {
         self.groups.get(usize::from(shard.0) + 1)
     }
 
+    /// The name of a node, or its id where nobody told it.
+    pub fn name_of(&self, id: NodeId) -> String {
+        if id == self.id {
+            return self.settings.node_name.clone();
+        }
+        let peer = || self.transport.as_ref()?.peers().into_iter().find(|peer| peer.id == id).map(|peer| peer.name);
+        self.meta.member(id).map(|member| member.name).or_else(peer).unwrap_or_else(|| format!("{id:016x}"))
+    }
+
     /// This node as the Raft membership names it.
     pub fn peer_node(&self) -> PeerNode {
         PeerNode { name: self.settings.node_name.clone(), address: self.settings.advertised.clone() }
@@ -365,7 +379,14 @@ impl Node {
                 return Some(format!("a restart: group {name} has stopped: {failure}"));
             }
             if group.view().reachable_leader().is_none() {
-                return Some(format!("a leader of group {name}"));
+                return Some(if group.may_vote() {
+                    format!("a leader of group {name}")
+                } else {
+                    format!(
+                        "a leader of group {name}: this node came without data and has no vote; start the other nodes, or, where their data are \
+                         lost for good, give up what only they held (troupemq cluster accept-loss)"
+                    )
+                });
             }
             if !group.view().caught_up || group.lag() > READY_LAG_ENTRIES {
                 return Some(format!("group {name} to catch up"));

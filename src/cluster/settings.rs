@@ -24,6 +24,8 @@ pub struct ClusterSettings {
     pub election_max_ms: u64,
     /// For so long a node keeps its clients without a leader of `meta` in reach.
     pub close_without_majority_ms: u64,
+    /// Settings that are to be the same on every node, by their names in config.xml; where they differ it is told.
+    pub must_agree: Vec<(String, String)>,
 }
 
 /// Silence of a peer shorter than this is never taken for its death.

@@ -2,6 +2,7 @@
 
 pub mod kit;
 mod large;
+mod membership;
 mod partition;
 mod sessions;
 mod several;

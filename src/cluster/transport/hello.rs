@@ -24,8 +24,9 @@ use crate::replica::Incarnation;
 use super::frame::{Class, read_hello_frame, write_frame};
 
 /// Protocol versions this program speaks. 2: large payloads in pieces, and commands in parts; a node of version 1 could not apply them.
+/// 3: more `Control` messages, see there.
 pub const VERSION_MIN: u16 = 2;
-pub const VERSION_MAX: u16 = 2;
+pub const VERSION_MAX: u16 = 3;
 
 /// Who a node says it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct Introduction {
     pub process: u64,
     /// Fixed when the cluster is founded: a client's shard is a function of it.
     pub shards: u16,
+    /// The protocol version that both ends of the connection speak; each works it out for itself.
+    #[serde(skip)]
+    pub version: u16,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,7 +80,7 @@ pub enum Refusal {
     Secret,
     #[error("the dialer belongs to cluster {dialer}, the acceptor to cluster {acceptor}")]
     ClusterId { dialer: String, acceptor: String },
-    #[error("the name {name} is used by another running node")]
+    #[error("the name {name} is used by another running node; give every node a <node-name> of its own")]
     NameClash { name: String },
     #[error("the dialer is configured with {dialer} shards, the acceptor with {acceptor}; give all nodes the same <shards>")]
     Shards { dialer: u16, acceptor: u16 },
@@ -111,7 +115,7 @@ pub async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     let transcript = transcript(&hello, version, &who, &nonce)?;
     write_frame(stream, &Proof { mac: mac_bytes(secret, "dialer", &transcript) }).await?;
     match read_hello_frame(stream).await? {
-        Verdict::Welcome { mac } if verify(secret, "acceptor", &transcript, &mac) => Ok(who),
+        Verdict::Welcome { mac } if verify(secret, "acceptor", &transcript, &mac) => Ok(Introduction { version, ..who }),
         Verdict::Welcome { .. } => Err(HelloError::Refused(Refusal::Secret)),
         Verdict::Refused(refusal) => Err(HelloError::RefusedByPeer(refusal)),
     }
@@ -143,7 +147,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     match verdict {
         Ok(()) => {
             write_frame(stream, &Verdict::Welcome { mac: mac_bytes(secret, "acceptor", &transcript) }).await?;
-            Ok((hello.who, hello.class))
+            Ok((Introduction { version, ..hello.who }, hello.class))
         }
         Err(refusal) => {
             write_frame(stream, &Verdict::Refused(refusal.clone())).await?;
@@ -183,7 +187,15 @@ mod tests {
     use super::*;
 
     fn who(name: &str) -> Introduction {
-        Introduction { name: name.into(), address: format!("{name}:1"), incarnation: 1, cluster_id: None, process: 1, shards: 6 }
+        Introduction {
+            name: name.into(),
+            address: format!("{name}:1"),
+            incarnation: 1,
+            cluster_id: None,
+            process: 1,
+            shards: 6,
+            version: 0,
+        }
     }
 
     async fn exchange(
@@ -198,8 +210,9 @@ mod tests {
     #[tokio::test]
     async fn nodes_with_one_secret_learn_each_other() {
         let (dialer, acceptor) = exchange("s", "s", Ok(())).await;
-        assert_eq!(dialer.unwrap(), who("b"));
-        assert_eq!(acceptor.unwrap(), (who("a"), Class::Messages));
+        let met = |name| Introduction { version: VERSION_MAX, ..who(name) };
+        assert_eq!(dialer.unwrap(), met("b"));
+        assert_eq!(acceptor.unwrap(), (met("a"), Class::Messages));
     }
 
     #[tokio::test]

@@ -202,6 +202,7 @@ pub(super) async fn keep(transport: Arc<Transport>, peer: Arc<Peer>, class: Clas
     let cancel = transport.cancel.clone();
     tokio::select! {
         () = cancel.cancelled() => {}
+        () = peer.cancel.cancelled() => {}
         () = keep_up(&transport, &peer, class) => {}
     }
     peer.link(class).down();

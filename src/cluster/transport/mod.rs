@@ -12,7 +12,7 @@ mod relay;
 mod seed;
 mod server;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,6 +36,9 @@ use super::visibility::Progress;
 use frame::{Class, Outbound};
 use hello::Introduction;
 use peer::Peer;
+
+/// A peer that is no member is remembered for so long after it was last heard.
+const STRANGER_MS_MAX: u64 = 60_000;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -206,9 +209,16 @@ impl Transport {
 
     /// Sends to all peers in reach.
     pub fn broadcast_control(&self, control: &Control) {
+        self.broadcast(|_| Some(control.clone()));
+    }
+
+    /// Sends each peer in reach what it understands, by the protocol version spoken with it.
+    pub fn broadcast(&self, control: impl Fn(u16) -> Option<Control>) {
         let peers: Vec<_> = self.peers.read().values().cloned().collect();
         for peer in peers {
-            peer.messages.send(&Outbound::Control(control.clone()));
+            if let Some(control) = control(peer.who().map_or(0, |who| who.version)) {
+                peer.messages.send(&Outbound::Control(control));
+            }
         }
     }
 
@@ -225,6 +235,21 @@ impl Transport {
         self.peers.read().values().map(|peer| peer.view()).collect()
     }
 
+    /// Dials peers no more that are no members and were not heard of for long.
+    pub fn forget_strangers(&self, members: &BTreeSet<NodeId>) {
+        let is_gone = |peer: &Peer| !members.contains(&peer.id) && peer.is_gone(STRANGER_MS_MAX);
+        if self.peers.read().values().any(|peer| is_gone(peer)) {
+            self.peers.write().retain(|_, peer| {
+                let gone = is_gone(peer);
+                if gone {
+                    tracing::info!(peer = peer.name, "no member and not heard of for long: not dialed any more");
+                    peer.cancel.cancel();
+                }
+                !gone
+            });
+        }
+    }
+
     fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
         self.peers.read().get(&node).cloned()
     }
@@ -237,7 +262,18 @@ impl Transport {
             cluster_id: self.cluster_id.read().clone(),
             process: self.process,
             shards: self.shards,
+            version: 0,
         }
+    }
+
+    /// Drawn when the process started.
+    pub fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// The protocol version spoken with a peer; 0 where none was met yet.
+    pub fn version(&self, node: NodeId) -> u16 {
+        self.peer(node).and_then(|peer| peer.who()).map_or(0, |who| who.version)
     }
 
     fn spawn_links(self: &Arc<Self>, peer: &Arc<Peer>) {
