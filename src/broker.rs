@@ -5,21 +5,21 @@ mod authentication;
 mod health;
 mod sample;
 pub(crate) mod settings;
+mod stop;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use tokio::sync::oneshot;
 
 use crate::actor::gate::watch;
 use crate::actor::hooks::NodeHooks;
-use crate::actor::hub::{Hub, HubItem, HubMail, Local};
+use crate::actor::hub::{Hub, HubMail, Local};
 use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
 use crate::actor::{Node, clock};
 use crate::addon::supervisor::{AddonRenderer, Supervisor};
@@ -31,13 +31,10 @@ use crate::config::settings::PersistenceMode;
 use crate::edge::{HttpError, HttpHandle};
 use crate::internal_client::InternalClient;
 use crate::listener::{Bound, ListenerError};
-use crate::mqtt::ReasonCode;
 use crate::replica::ShardId;
 use crate::storage::{Mode, Storage, StorageError};
 use crate::telemetry::{Metrics, MetricsError};
 
-/// Clients get this long to be told that the node stops.
-const DRAIN: Duration = Duration::from_secs(5);
 /// An arbiter index fits into the lowest byte of a connection's number.
 const ARBITERS_MAX: usize = 64;
 const POLL: Duration = Duration::from_millis(20);
@@ -80,6 +77,7 @@ pub struct Broker {
     listeners: Vec<Bound>,
     http: Vec<HttpHandle>,
     health: Arc<health::NodeHealth>,
+    shutdown: settings::Shutdown,
     /// `None` where its socket cannot be opened.
     admin: Option<AdminHandle>,
     /// Whether the node left its cluster for good.
@@ -131,6 +129,7 @@ impl Broker {
             listeners: Vec::new(),
             http: Vec::new(),
             health: Arc::clone(&health),
+            shutdown: settings::shutdown(&settings.shutdown),
             admin: None,
             left,
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
@@ -182,35 +181,6 @@ impl Broker {
     pub fn failure(&self) -> Option<String> {
         let poisoned = || self.storage.stats().poisoned.then(|| "the data directory cannot be written any more".to_owned());
         self.cluster.failure().or_else(poisoned)
-    }
-
-    /// Stops: takes no more clients, tells those it has, hands leadership over, flushes. It does not leave the cluster.
-    pub async fn stop(self) {
-        self.health.set_draining();
-        for listener in &self.listeners {
-            listener.stop();
-        }
-        for hub in self.node.hubs() {
-            hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerShuttingDown, tell_shard: true });
-        }
-        let deadline = Instant::now() + DRAIN;
-        while self.node.connections.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
-            actix_rt::time::sleep(POLL).await;
-        }
-        let cluster = self.cluster.clone();
-        let _ = self.runtime.spawn(async move { cluster.shutdown().await }).await;
-        for http in &self.http {
-            http.stop().await;
-        }
-        if let Some(credentials) = &self.credentials {
-            credentials.abort();
-        }
-        for arbiter in &self.arbiters {
-            arbiter.stop();
-        }
-        if let Some(admin) = self.admin {
-            admin.finish().await;
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use troupemq::broker::{Broker, reachable};
 use troupemq::cli::{self, Command, ConfigCommand, EXIT_CONFIG, PasswordCommand, StartArgs};
 use troupemq::config::{self, Loaded};
@@ -70,14 +71,25 @@ async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
                     return ExitCode::FAILURE;
                 }
                 if let Some(misplaced) = broker.cluster().misplaced() {
-                    broker.stop().await;
+                    broker.stop(CancellationToken::new()).await;
                     return fail(&misplaced);
                 }
             }
         }
     }
     tracing::info!("stopping");
-    broker.stop().await;
+    let haste = CancellationToken::new();
+    let stopping = broker.stop(haste.clone());
+    tokio::pin!(stopping);
+    loop {
+        tokio::select! {
+            () = &mut stopping => break,
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::warn!("told again to stop: in haste");
+        haste.cancel();
+    }
     tracing::info!("stopped");
     ExitCode::SUCCESS
 }

@@ -2,12 +2,14 @@
 
 mod addons;
 mod carried;
+mod drain;
 mod founding;
 mod growth;
 mod large;
 mod membership;
 mod node_loss;
 mod numbered;
+mod partition;
 mod pause;
 mod redelivery;
 mod restart;

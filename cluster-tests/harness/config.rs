@@ -28,8 +28,12 @@ pub struct ClusterConfig {
     pub port: u16,
     /// Cluster ports of all nodes.
     pub all_ports: Vec<u16>,
+    /// Where others are told to reach it, if not at `port`.
+    pub external_port: Option<u16>,
     pub secret: String,
     pub shards: u16,
+    /// More elements inside `<cluster>`.
+    pub more: String,
 }
 
 /// Tests storm; those of the connect rate have listeners of their own.
@@ -82,16 +86,19 @@ impl Config {
 
 impl ClusterConfig {
     fn write(&self, xml: &mut String) {
-        let Self { node_name, port, all_ports, secret, shards } = self;
+        let Self { node_name, port, all_ports, secret, shards, external_port, more } = self;
+        let external = external_port.map_or_else(String::new, |port| {
+            format!("<external-address>127.0.0.1</external-address><external-port>{port}</external-port>")
+        });
         _ = writeln!(xml, "<cluster><enabled>true</enabled><node-name>{node_name}</node-name><secret>{secret}</secret>");
         _ = writeln!(
             xml,
-            "<transport><tcp><bind-address>127.0.0.1</bind-address><bind-port>{port}</bind-port></tcp></transport>"
+            "<transport><tcp><bind-address>127.0.0.1</bind-address><bind-port>{port}</bind-port>{external}</tcp></transport>"
         );
         xml.push_str("<discovery><static>");
         for port in all_ports {
             _ = write!(xml, "<node><host>127.0.0.1</host><port>{port}</port></node>");
         }
-        _ = writeln!(xml, "</static></discovery><shards>{shards}</shards></cluster>");
+        _ = writeln!(xml, "</static></discovery><shards>{shards}</shards>{more}</cluster>");
     }
 }

@@ -31,6 +31,8 @@ impl Trio {
                     all_ports: all_ports.clone(),
                     secret: SECRET.to_owned(),
                     shards: SHARDS,
+                    external_port: None,
+                    more: String::new(),
                 };
                 let mut config = Config {
                     mqtt_port: ports::reserve(),

@@ -10,6 +10,7 @@ use crate::routing::RouteState;
 use super::hub::HubItem;
 use super::node::Node;
 use super::outbox_taker::TakerItem;
+use super::parting;
 use super::publish;
 use super::settle;
 use super::shared_subscription::{self, GroupItem};
@@ -110,6 +111,10 @@ impl Hooks for NodeHooks {
             }
             other => tracing::warn!(from, ?other, "a peer message the cluster room should have taken"),
         }
+    }
+
+    fn rebalance(&self) {
+        tokio::spawn(parting::rebalance(Arc::clone(&self.0)));
     }
 
     fn incarnation_lost(&self) {

@@ -15,6 +15,7 @@ pub mod hub;
 pub mod inbox;
 pub mod node;
 pub mod outbox_taker;
+pub mod parting;
 pub mod publish;
 pub mod queue;
 pub mod render;

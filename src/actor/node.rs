@@ -1,6 +1,6 @@
 //! What all actors of a node share.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix_rt::ArbiterHandle;
@@ -35,6 +35,8 @@ pub struct NodeSettings {
     /// Read from all clients together; 0 = any number.
     pub inbound_bytes_per_s: u64,
     pub max_connections: Option<u64>,
+    /// Clients asked to leave in a second, where the node parts with some.
+    pub clients_per_second: u32,
 }
 
 /// The node; made once, shared by reference.
@@ -56,6 +58,8 @@ pub struct Node {
     /// `None`: clients are read as fast as they send.
     pub throttle: Option<Throttle>,
     pub connections: AtomicU64,
+    /// Parts with clients beyond its share.
+    pub rebalancing: AtomicBool,
     /// `None`: everybody is let in.
     gate: Option<Arc<Gate>>,
     cluster: OnceLock<Cluster>,
@@ -82,6 +86,7 @@ impl Node {
             qos0_bytes: AtomicUsize::new(0),
             stuffed: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
+            rebalancing: AtomicBool::new(false),
             gate: None,
             cluster: OnceLock::new(),
             hubs: OnceLock::new(),
@@ -180,7 +185,13 @@ impl Node {
         self.is_pressed() || self.is_stale()
     }
 
-    /// Whether what clients send must wait: this node was stopped for a moment, and does not know yet what others acknowledged meanwhile.
+    /// The same for one that has not come in yet: where the node takes no clients, it is read, to be told so.
+    pub fn holds_newcomers(&self) -> bool {
+        self.is_pressed() || (self.is_stale() && self.cluster().is_some_and(Cluster::accepts_clients))
+    }
+
+    /// Whether what clients send must wait: this node was stopped for a moment, is cut off or behind, and may not know what others
+    /// acknowledged meanwhile.
     pub fn is_stale(&self) -> bool {
         self.cluster().is_some_and(Cluster::is_stale)
     }

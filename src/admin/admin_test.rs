@@ -15,6 +15,18 @@ impl Handler for Echo {
         StatusReport { node: "n1".to_owned(), ..StatusReport::default() }
     }
 
+    fn drain(&self, _progress: Progress) -> BoxFuture<'_, Outcome> {
+        async { Ok("drained".to_owned()) }.boxed()
+    }
+
+    fn undrain(&self) -> Outcome {
+        Ok("undrained".to_owned())
+    }
+
+    fn rebalance(&self) -> Outcome {
+        Ok("rebalanced".to_owned())
+    }
+
     fn leave(&self, _progress: Progress) -> BoxFuture<'_, Outcome> {
         async { Err("no majority".to_owned()) }.boxed()
     }

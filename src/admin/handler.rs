@@ -16,6 +16,11 @@ pub type Outcome = Result<String, String>;
 pub trait Handler: Send + Sync + 'static {
     /// Must be quick and must not wait.
     fn status(&self) -> StatusReport;
+    /// Resolves when the node has no clients and leads nothing that another could lead.
+    fn drain(&self, progress: Progress) -> BoxFuture<'_, Outcome>;
+    fn undrain(&self) -> Outcome;
+    /// Asks all nodes; they go on by themselves.
+    fn rebalance(&self) -> Outcome;
     /// Resolves when the node is no member any more; the process ends soon after.
     fn leave(&self, progress: Progress) -> BoxFuture<'_, Outcome>;
     fn forget(&self, node: String, progress: Progress) -> BoxFuture<'_, Outcome>;
@@ -27,6 +32,9 @@ pub trait Handler: Send + Sync + 'static {
 pub async fn run(handler: &dyn Handler, command: Command, progress: Progress) -> Result<Answer, String> {
     let outcome = match command {
         Command::Status => return Ok(Answer::Status(Box::new(handler.status()))),
+        Command::Drain => handler.drain(progress).await,
+        Command::Undrain => handler.undrain(),
+        Command::Rebalance => handler.rebalance(),
         Command::Leave => handler.leave(progress).await,
         Command::Forget { node } => handler.forget(node, progress).await,
         Command::AcceptLoss => handler.accept_loss(),

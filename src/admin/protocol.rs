@@ -27,10 +27,17 @@ pub struct Request {
 pub enum Command {
     /// How the node sees the cluster; answered at once.
     Status,
+    /// This node parts with its clients, takes none and leads nothing, until `Undrain` or its end.
+    Drain,
+    Undrain,
+    /// Nodes with more clients than their share part with the excess.
+    Rebalance,
     /// This node leaves the cluster for good, and ends.
     Leave,
     /// A dead member, by name, is one no more.
-    Forget { node: String },
+    Forget {
+        node: String,
+    },
     /// Another node leads: `group` (`meta` or the shard's number), or all groups that this node leads; `to`, or the voter least behind.
     TransferLeadership { to: Option<String>, group: Option<String> },
     /// Replicas of this node that came without data vote as they are.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -10,15 +10,17 @@ use tokio::sync::watch;
 
 use crate::actor::Node;
 use crate::actor::clock::wall_ms;
-use crate::actor::hub::HubItem;
+use crate::actor::parting::{self, Whom};
 use crate::admin::report::{GroupReport, MemberReport, StatusReport, Waiting};
 use crate::admin::{Handler, Outcome, Progress};
 use crate::cluster::{Cluster, MemberStatus, RemoveError, node_id};
 use crate::edge::HealthSource;
-use crate::mqtt::ReasonCode;
 
 use super::health::NodeHealth;
-use super::{DRAIN, POLL};
+use super::POLL;
+
+/// Clients of a node that leaves get this long.
+const DRAIN: Duration = Duration::from_secs(5);
 
 pub(super) struct NodeAdmin {
     node: Arc<Node>,
@@ -39,10 +41,11 @@ impl NodeAdmin {
     async fn close_clients(&self) {
         self.health.set_draining();
         self.health.stop_listeners();
-        for hub in self.node.hubs() {
-            hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerShuttingDown, tell_shard: true });
-        }
         let until = Instant::now() + DRAIN;
+        let parting = tokio::time::timeout(DRAIN, parting::part_with(&self.node, Whom::All, until.checked_sub(DRAIN / 2), || true));
+        if parting.await.is_err() {
+            tracing::warn!("some clients did not leave in time");
+        }
         while self.node.connections.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             tokio::time::sleep(POLL).await;
         }
@@ -85,6 +88,21 @@ impl Handler for NodeAdmin {
                 .collect(),
             warnings: self.cluster.warnings(),
         }
+    }
+
+    fn drain(&self, progress: Progress) -> BoxFuture<'_, Outcome> {
+        self.drained(progress).boxed()
+    }
+
+    fn undrain(&self) -> Outcome {
+        self.cluster.set_draining(false);
+        Ok("takes clients again; `cluster rebalance` has the other nodes part with what they have beyond their share".to_owned())
+    }
+
+    fn rebalance(&self) -> Outcome {
+        let before = self.clients_by_name();
+        self.cluster.rebalance();
+        Ok(format!("nodes with more clients than their share part with the excess; clients now: {before}"))
     }
 
     fn leave(&self, progress: Progress) -> BoxFuture<'_, Outcome> {
@@ -139,16 +157,51 @@ impl Handler for NodeAdmin {
     }
 }
 
+/// Between looks at how many clients are left.
+const LOOK: Duration = Duration::from_millis(250);
+
 impl NodeAdmin {
+    async fn drained(&self, progress: Progress) -> Outcome {
+        if !self.cluster.is_draining() {
+            self.cluster.set_draining(true);
+            tokio::spawn(parting::drain(Arc::clone(&self.node)));
+        }
+        let mut handed_over = std::pin::pin!(self.cluster.hand_over());
+        let mut leads = true;
+        let told = progress.changes();
+        loop {
+            let clients = self.node.connections.load(Ordering::Relaxed);
+            if clients == 0 && !leads {
+                return Ok("drained: it has no clients and leads nothing that another could lead; `cluster undrain` ends that"
+                    .to_owned());
+            }
+            if !self.cluster.is_draining() {
+                return Err("the drain was ended by `cluster undrain`".to_owned());
+            }
+            told(format!("{clients} clients left, leads {} groups", self.cluster.led().len()));
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = &mut handed_over, if leads => leads = false,
+            }
+        }
+    }
+
+    fn clients_by_name(&self) -> String {
+        let members = self.cluster.members();
+        let name = |id| members.iter().find(|member| member.id == id).map_or("?", |member| member.name.as_str());
+        let of: Vec<String> =
+            self.cluster.clients_by_node().into_iter().map(|(id, clients)| format!("{} {clients}", name(id))).collect();
+        of.join(", ")
+    }
+
     fn member(&self, member: &MemberStatus) -> MemberReport {
-        let own = member.id == self.cluster.node();
         MemberReport {
             name: member.name.clone(),
             address: member.address.clone(),
             incarnation: member.incarnation,
             alive: member.alive,
             connected: member.connected,
-            draining: own && self.health.draining(),
+            draining: member.draining,
             version: member.version.as_ref().map(|(program, _)| program.clone()),
             protocol: member.version.as_ref().map(|(_, protocol)| *protocol),
         }

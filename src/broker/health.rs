@@ -79,6 +79,6 @@ impl HealthSource for NodeHealth {
     }
 
     fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.draining.load(Ordering::Relaxed) || self.cluster.is_draining()
     }
 }

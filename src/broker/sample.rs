@@ -44,6 +44,7 @@ impl Sampler {
         let alive = status.members.iter().filter(|member| member.3).count();
         metrics.hivemq.cluster_nodes.set(gauge(alive));
         metrics.own.ready.set(i64::from(status.ready));
+        metrics.own.draining.set(i64::from(cluster.leaves_work()));
         let samples: Vec<RaftGroupSample> = status
             .groups
             .iter()

@@ -31,7 +31,19 @@ pub(super) fn node(settings: &Settings) -> NodeSettings {
         incomplete_bytes_max: settings.restrictions.max_incomplete_packet_memory.unwrap_or_else(quarter_of_memory),
         inbound_bytes_per_s: settings.restrictions.incoming_bandwidth_throttling,
         max_connections: settings.restrictions.max_connections,
+        clients_per_second: settings.shutdown.clients_per_second,
     }
+}
+
+/// Times of the end of a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shutdown {
+    pub(super) delay: Duration,
+    pub(super) timeout: Duration,
+}
+
+pub(super) fn shutdown(shutdown: &config::ShutdownSettings) -> Shutdown {
+    Shutdown { delay: Duration::from_secs(shutdown.delay_s), timeout: Duration::from_secs(shutdown.timeout_s) }
 }
 
 pub(crate) fn session(settings: &Settings) -> SessionSettings {
@@ -89,6 +101,7 @@ pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
         heartbeat_ms: cluster.heartbeat_ms,
         election_min_ms: cluster.election_timeout_min_ms,
         election_max_ms: cluster.election_timeout_max_ms,
+        close_without_majority_ms: cluster.close_without_majority_ms,
         must_agree: crate::config::must_agree(settings),
     }
 }

@@ -33,6 +33,19 @@ pub enum ClusterCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Have the node part with its clients, take no others and lead nothing
+    ///
+    /// For work on the node or its machine. It is not ready, refuses CONNECT (0x88, or 0x9C where a server reference is set for that), and
+    /// its clients are asked to leave at shutdown/clients-per-second; it goes on replicating and voting. Waits until that is done. Ends with
+    /// `undrain` or a restart.
+    Drain,
+    /// End a drain: the node takes clients and leads again
+    Undrain,
+    /// Have nodes with more clients than their share part with the excess
+    ///
+    /// All nodes that are alive and not draining, each at shutdown/clients-per-second. Where those clients go is up to them, or to the load
+    /// balancer.
+    Rebalance,
     /// Take the node out of its cluster for good, and end it
     ///
     /// Its clients are closed as in a restart, it hands leadership over, and it counts for no majority any more. Refused where those who stay
@@ -109,6 +122,9 @@ pub fn run(arguments: ClusterArgs) -> ExitCode {
 fn command(command: ClusterCommand) -> admin::Command {
     match command {
         ClusterCommand::Status { .. } => admin::Command::Status,
+        ClusterCommand::Drain => admin::Command::Drain,
+        ClusterCommand::Undrain => admin::Command::Undrain,
+        ClusterCommand::Rebalance => admin::Command::Rebalance,
         ClusterCommand::Leave => admin::Command::Leave,
         ClusterCommand::Forget { node } => admin::Command::Forget { node },
         ClusterCommand::AcceptLoss { .. } => admin::Command::AcceptLoss,

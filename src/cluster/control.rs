@@ -38,4 +38,8 @@ pub enum Control {
     Transfer { group: u16, to: Option<NodeId> },
     /// The receiver is to lead the group because an operator wants it, and is not to spread that leadership for a while.
     KeepLeading { group: u16 },
+    /// Whether the sender stops or drains: nothing is handed to it. Told again every second while it does.
+    Draining { draining: bool },
+    /// Nodes with more clients than their share are to part with the excess.
+    Rebalance,
 }

@@ -160,6 +160,11 @@ impl Group {
         self.may_vote.load(Ordering::Relaxed)
     }
 
+    /// Whether this replica stands for election. One that leads goes on until it hands over.
+    pub fn set_may_lead(&self, may: bool) {
+        self.raft.runtime_config().elect(may);
+    }
+
     pub fn set_counts_from(&self, index: u64) {
         self.counts_from.store(index, Ordering::Relaxed);
     }
@@ -302,6 +307,16 @@ impl Group {
         }
         let ago = metrics.last_quorum_acked.map(|acked| acked.elapsed());
         ago.map_or(u64::MAX, |ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Until when nobody else can lead, if this node does, monotonic; 0 if not.
+    pub fn led_until_ms(&self) -> u64 {
+        let metrics = self.metrics();
+        if !metrics.state.is_leader() || metrics.current_leader != Some(self.node) {
+            return 0;
+        }
+        let ago = self.acked_ms_ago(&metrics);
+        monotonic_ms().saturating_add(self.lease_ms).saturating_sub(ago)
     }
 
     pub fn status(&self) -> GroupStatus {

@@ -1,5 +1,6 @@
 //! The cluster as the rest of the process sees it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use crate::storage::Storage;
 
 use super::about::{self, About};
 use super::clock::wall_ms;
+use super::control::Control;
+use super::drain;
 use super::group::{Group, group_name};
 use super::leaving::{self, LeaveError};
 use super::node::Node;
@@ -20,6 +23,7 @@ use super::placement::VOTERS_MAX;
 use super::removal::{self, RemoveError};
 use super::shard::Shard;
 use super::transfer;
+use super::visibility::EVERYWHERE_MAX;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
 /// Why a command has no outcome.
@@ -64,6 +68,8 @@ pub struct MemberStatus {
     pub alive: bool,
     /// There is a link to it, or it is this node.
     pub connected: bool,
+    /// It stops or drains: nothing is handed to it.
+    pub draining: bool,
     /// Version of its program, and of the protocols it speaks (lowest, highest), where it said so.
     pub version: Option<(String, (u16, u16))>,
 }
@@ -100,8 +106,9 @@ impl Drop for Inner {
     }
 }
 
-/// How long shutdown waits for others to take leadership over.
-const HAND_OVER: Duration = Duration::from_secs(2);
+/// How long others may take to take leadership over, and to take note of the end.
+pub const HAND_OVER: Duration = Duration::from_secs(2);
+pub const GOODBYE: Duration = Duration::from_secs(1);
 
 impl Cluster {
     /// Starts peer transport, founding or joining, and all groups. Returns at once; `status().ready` tells when clients may come.
@@ -155,17 +162,17 @@ impl Cluster {
         async move {
             let settled = submitted?.await.unwrap_or(Err(SubmitError::Unknown))?;
             if let Some(applied) = visibility.everywhere(shard, settled.index) {
-                // An error is the end of this node.
-                let _ = applied.await;
+                // An error within is the end of this node. What some node does not know is not acknowledged.
+                timeout(EVERYWHERE_MAX, applied).await.map_err(|_| SubmitError::Unknown)?.ok();
             }
             Ok(settled.outcome)
         }
     }
 
-    /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment. What its clients send must
-    /// wait. False where the node serves no clients: they are to be told so.
+    /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment, is cut off, or behind. What
+    /// its clients send must wait.
     pub fn is_stale(&self) -> bool {
-        self.inner.node.visibility.is_stale() && self.accepts_clients()
+        self.inner.node.visibility.is_stale()
     }
 
     /// How often a node was left out of what is acknowledged, since it did not answer.
@@ -276,6 +283,7 @@ impl Cluster {
             incarnation: member.incarnation,
             alive: member.alive,
             connected: node.hears(id),
+            draining: drain::is_draining(node, id),
             version: version(id),
         };
         node.meta.members().into_iter().map(member).collect()
@@ -341,12 +349,89 @@ impl Cluster {
         about::warnings(&self.inner.node)
     }
 
-    /// Hands leadership over, flushes, closes. Does not leave the cluster.
+    /// The node is about to end: from now on it leads nothing, as far as others can.
+    pub fn begin_stop(&self) {
+        self.inner.node.begin_stop();
+    }
+
+    /// Resolves when this node leads no group that another could lead.
+    pub async fn hand_over(&self) {
+        drain::hand_over(&self.inner.node).await;
+    }
+
+    /// Tells the cluster that this node's incarnation is over; its connections should be. Resolves when that is applied here.
+    pub async fn say_goodbye(&self) {
+        if self.inner.node.transport.is_some() {
+            drain::say_goodbye(&self.inner.node).await;
+        }
+    }
+
+    /// Stops and flushes. Does not leave the cluster.
+    pub async fn close(&self) {
+        self.inner.node.close().await;
+    }
+
+    /// Hands leadership over, says goodbye, flushes, closes: for nodes without clients.
     pub async fn shutdown(&self) {
+        self.begin_stop();
+        let _ = timeout(HAND_OVER, self.hand_over()).await;
+        let _ = timeout(GOODBYE, self.say_goodbye()).await;
+        self.close().await;
+    }
+
+    /// Refuses clients and leads nothing from now on, or does so no more. Forgotten with the process.
+    pub fn set_draining(&self, draining: bool) {
+        self.inner.node.set_draining(draining);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.inner.node.is_draining()
+    }
+
+    /// Whether this node stops or drains.
+    pub fn leaves_work(&self) -> bool {
+        self.inner.node.leaves_work()
+    }
+
+    /// Names of the groups this node leads.
+    pub fn led(&self) -> Vec<String> {
+        let led = self.inner.node.groups.iter().filter(|group| group.metrics().state.is_leader());
+        led.map(|group| group_name(group.index)).collect()
+    }
+
+    /// Asks every node, this one too, to part with the clients it has beyond its share.
+    pub fn rebalance(&self) {
         let node = &self.inner.node;
-        node.stopping.store(true, Ordering::Relaxed);
-        let _ = timeout(HAND_OVER, node.hand_over()).await;
-        node.close().await;
+        if let Some(transport) = &node.transport {
+            transport.broadcast_control(&Control::Rebalance);
+        }
+        node.hooks.rebalance();
+    }
+
+    /// Connections that came in, of each node that is to have clients.
+    pub fn clients_by_node(&self) -> BTreeMap<NodeId, u64> {
+        let node = &self.inner.node;
+        let members = node.meta.members().into_iter();
+        let serving = members.filter(|(id, member)| member.alive && node.hears(*id) && !drain::is_draining(node, *id));
+        let mut clients: BTreeMap<NodeId, u64> = serving.map(|(id, _)| (id, 0)).collect();
+        for shard in &node.shards {
+            for (of, count) in shard.state.read().connections_by_node() {
+                if let Some(known) = clients.get_mut(&of) {
+                    *known += count;
+                }
+            }
+        }
+        clients
+    }
+
+    /// Resolves once too few members are in reach for anything to be agreed on.
+    pub fn minority(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut minority = self.inner.node.watch_minority();
+        async move {
+            if minority.wait_for(|minority| *minority).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     #[cfg(test)]

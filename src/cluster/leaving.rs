@@ -12,6 +12,7 @@ use crate::replica::NodeId;
 use crate::replica::meta::MetaCommand;
 
 use super::control::{Control, FEATURES};
+use super::drain;
 use super::group::{Group, group_name};
 use super::membership::propose_meta;
 use super::node::{Node, members};
@@ -109,7 +110,7 @@ async fn depart(node: &Arc<Node>, told: &impl Fn(String)) -> Result<(), LeaveErr
     node.operator.set_leaving(true);
     *node.operator.forgotten.lock() = None;
     told("hands leadership over".to_owned());
-    let _ = timeout(HAND_OVER, node.hand_over()).await;
+    let _ = timeout(HAND_OVER, drain::hand_over(node)).await;
     // From now on nobody waits for this node, and what is left of its connections ends.
     while node.meta.member(node.id).is_some_and(|own| own.alive) {
         if Instant::now() >= until {

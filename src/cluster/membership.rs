@@ -32,6 +32,7 @@ use crate::replica::meta::{Member, MetaCommand};
 
 use super::clock::monotonic_ms;
 use super::control::{Control, FEATURES};
+use super::drain;
 use super::founding::promise;
 use super::group::Group;
 use super::node::{Node, members};
@@ -144,6 +145,8 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
             Control::Remove { node: removed } => remove_from_led(&node, removed),
             Control::Cluster { id, members } => find(&node, &id, members).await,
             Control::PromiseRequest { founder } => answer_promise(&node, from, &founder).await,
+            Control::Draining { draining } => drain::heard(&node, from, draining),
+            Control::Rebalance => node.hooks.rebalance(),
             Control::PromiseReply { promised_to } => {
                 node.promises.lock().insert(from, promised_to);
             }

@@ -5,6 +5,7 @@ mod about;
 mod balancer;
 pub mod clock;
 mod control;
+mod drain;
 mod failure_detector;
 mod founding;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -27,16 +27,16 @@ use super::raft::state_machine::Machine;
 use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
-use super::transport::{Receiver, Transport};
+use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{
-    ClusterSettings, Hooks, PeerMessage, about, balancer, failure_detector, founding, liveness, membership, node_id, ticker,
+    ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, liveness, membership, node_id, ticker,
 };
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
 const CONTROLS_MAX: usize = 1024;
-/// Before leadership is handed over again that was not taken.
-const HAND_OVER_RETRY: Duration = Duration::from_millis(200);
+/// A peer nothing was heard of for so long does not count for a majority in reach.
+const UNHEARD_MS: u64 = 2_000;
 
 /// Everything the cluster part of a node consists of.
 pub struct Node {
@@ -63,8 +63,15 @@ pub struct Node {
     /// Looked at now and then, so that asking costs nothing.
     ready: AtomicBool,
     was_ready: AtomicBool,
-    /// Leadership is being handed over for a stop: readiness comes and goes and is nobody's concern.
+    /// The node is about to end: readiness comes and goes and is nobody's concern.
     pub stopping: AtomicBool,
+    /// An operator wants it to have no clients and to lead nothing.
+    draining: AtomicBool,
+    pub drain_bell: Notify,
+    /// Peers that stop or drain, and when they said so.
+    pub draining_peers: Mutex<BTreeMap<NodeId, u64>>,
+    /// Whether too few members are in reach for anything to be agreed on.
+    minority: watch::Sender<bool>,
     pub operator: Operator,
     /// What readiness waits for, and since when.
     waiting_for: Mutex<Option<(String, u64)>>,
@@ -150,6 +157,10 @@ impl Node {
             ready: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            drain_bell: Notify::new(),
+            draining_peers: Mutex::default(),
+            minority: watch::Sender::new(false),
             operator: Operator::default(),
             waiting_for: Mutex::default(),
             cancel: CancellationToken::new(),
@@ -184,6 +195,7 @@ impl Node {
         self.spawn(ticker::run(Arc::clone(self)));
         self.spawn(visibility::run(Arc::clone(self)));
         if self.transport.is_some() {
+            self.spawn(drain::run(Arc::clone(self)));
             self.spawn(failure_detector::run(Arc::clone(self)));
             self.spawn(balancer::run(Arc::clone(self)));
             self.spawn(about::run(Arc::clone(self)));
@@ -210,22 +222,39 @@ impl Node {
         }
     }
 
-    /// Hands the groups this node leads to its peers; returns when it leads none that another could lead.
-    pub async fn hand_over(&self) {
-        let Some(transport) = &self.transport else { return };
-        loop {
-            let mut left = false;
-            for group in &self.groups {
-                if let Some(next) = group.successor(|peer| transport.connected(peer)) {
-                    left = true;
-                    let _ = group.raft.trigger().transfer_leader(next).await;
-                }
-            }
-            if !left {
-                return;
-            }
-            tokio::time::sleep(HAND_OVER_RETRY).await;
-        }
+    /// Whether this node is to lead nothing and to have no clients: it stops, or an operator drains it.
+    pub fn leaves_work(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed) || self.is_draining()
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+        self.drain_bell.notify_one();
+    }
+
+    /// The node is about to end.
+    pub fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.drain_bell.notify_one();
+    }
+
+    /// Whether a majority of the members that decide on `meta` was heard lately. Links that were cut are up for a while yet.
+    fn hears_majority(&self) -> bool {
+        let Some(transport) = &self.transport else { return true };
+        let voters: Vec<NodeId> = self.meta_group().metrics().membership_config.voter_ids().collect();
+        let heard = |peer: &&PeerView| peer.connected && peer.silent_ms.is_some_and(|silent| silent < UNHEARD_MS);
+        let peers = transport.peers();
+        let heard = peers.iter().filter(heard).filter(|peer| voters.contains(&peer.id)).count();
+        voters.is_empty() || (heard + usize::from(voters.contains(&self.id))) * 2 > voters.len()
+    }
+
+    /// Tells when this node is without a majority.
+    pub fn watch_minority(&self) -> watch::Receiver<bool> {
+        self.minority.subscribe()
     }
 
     /// Stops, and leaves everything applied on the disk.
@@ -251,6 +280,7 @@ impl Node {
     /// A new incarnation is in force: submissions of the old one are void.
     pub fn set_incarnation(&self, incarnation: Incarnation) {
         self.incarnation.store(incarnation, Ordering::Release);
+        self.visibility.lease.drop_all();
         self.shards.iter().for_each(|shard| shard.submitter.renew(incarnation));
         if let Some(transport) = &self.transport {
             transport.set_identity(incarnation, self.cluster_id());
@@ -350,6 +380,12 @@ impl Node {
                 _ => "the cluster to be founded or found".to_owned(),
             });
         }
+        if self.is_draining() {
+            return Some("the end of its drain".to_owned());
+        }
+        if *self.minority.borrow() {
+            return Some("a majority of the nodes in reach".to_owned());
+        }
         for group in &self.groups {
             let name = super::group::group_name(group.index);
             if let Some(failure) = group.failure() {
@@ -381,6 +417,9 @@ impl Node {
 
     /// Ready, or not ready since a moment ago: while a leadership is handed over a CONNECT waits for the new leader instead of being refused.
     pub fn accepts_clients(&self) -> bool {
+        if self.is_draining() || *self.minority.borrow() {
+            return false;
+        }
         let was_ready = self.was_ready.load(Ordering::Relaxed);
         let recently = || self.waiting_for.lock().as_ref().is_some_and(|(_, since)| wall_ms().saturating_sub(*since) < GRACE_MS);
         self.is_ready() || (was_ready && recently())
@@ -388,6 +427,8 @@ impl Node {
 
     /// Updates what readiness waits for and since when.
     pub fn waiting(&self) -> Option<(String, u64)> {
+        let minority = !self.hears_majority();
+        self.minority.send_if_modified(|known| std::mem::replace(known, minority) != minority);
         let reason = self.not_ready_because();
         let mut waiting = self.waiting_for.lock();
         match (reason, &*waiting) {

@@ -25,6 +25,8 @@ pub struct ClusterSettings {
     /// Election timeout is drawn from this range, ms.
     pub election_min_ms: u64,
     pub election_max_ms: u64,
+    /// For so long a node keeps its clients without a leader of `meta` in reach.
+    pub close_without_majority_ms: u64,
     /// Settings that are to be the same on every node, by their names in config.xml; where they differ it is told.
     pub must_agree: Vec<(String, String)>,
 }
@@ -42,8 +44,6 @@ pub struct Dns {
 
 /// Silence of a peer shorter than this is never taken for its death.
 const SILENCE_MS_MIN: u64 = 3_000;
-/// A node without a majority in reach for so long closes its connections.
-const MAJORITY_LOST_MS: u64 = 10_000;
 
 impl ClusterSettings {
     /// A peer nothing is heard of for so long is dead.
@@ -52,7 +52,8 @@ impl ClusterSettings {
     }
 
     /// A node that hears no leader of `meta` for so long gives its incarnation up: its connections close.
+    /// Not before two elections could be over, or every change of leader would cost clients their connections.
     pub fn majority_lost_ms(&self) -> u64 {
-        MAJORITY_LOST_MS.max(self.silence_ms() * 2)
+        self.close_without_majority_ms.max(self.election_max_ms * 2)
     }
 }

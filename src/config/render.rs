@@ -19,6 +19,10 @@ pub fn render(settings: &Settings) -> String {
     restrictions(&mut out, &settings.restrictions);
     persistence(&mut out, settings.persistence);
     cluster(&mut out, &settings.cluster);
+    out.section("shutdown");
+    out.seconds("delay", settings.shutdown.delay_s);
+    out.line("clients-per-second", settings.shutdown.clients_per_second);
+    out.seconds("timeout", settings.shutdown.timeout_s);
     addons(&mut out, &settings.addons);
     out.text
 }
@@ -271,6 +275,7 @@ fn cluster(out: &mut Page, cluster: &ClusterSettings) {
     out.millis("raft/heartbeat-interval", cluster.heartbeat_ms);
     out.millis("raft/election-timeout-min", cluster.election_timeout_min_ms);
     out.millis("raft/election-timeout-max", cluster.election_timeout_max_ms);
+    out.millis("close-clients-without-majority-after", cluster.close_without_majority_ms);
     if cluster.enabled {
         out.line("transport/tcp", SocketAddr::new(cluster.bind_address, cluster.bind_port));
         out.line("reached by other nodes at", cluster.advertised());

@@ -18,6 +18,7 @@ pub struct Settings {
     pub restrictions: RestrictionSettings,
     pub persistence: PersistenceMode,
     pub cluster: ClusterSettings,
+    pub shutdown: ShutdownSettings,
     pub addons: AddonSettings,
     /// HTTP listeners of metrics, health and REST: one server serves all; empty = off.
     pub http: Vec<HttpListenerSettings>,
@@ -277,6 +278,19 @@ pub struct ClusterSettings {
     pub heartbeat_ms: u64,
     pub election_timeout_min_ms: u64,
     pub election_timeout_max_ms: u64,
+    /// For so long a node without a majority keeps its clients.
+    pub close_without_majority_ms: u64,
+}
+
+/// Own element: how a node parts from its clients when it stops or drains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShutdownSettings {
+    /// Between not being ready, for a load balancer to see, and the closing of listeners.
+    pub delay_s: u64,
+    /// Clients closed a second; more where they would not all be told in time.
+    pub clients_per_second: u32,
+    /// From the signal to the end of the process.
+    pub timeout_s: u64,
 }
 
 /// Where HiveMQ's DNS discovery extension looks for nodes (spec/hivemq.md 10.4): each address, with this node's own cluster port.
@@ -333,6 +347,7 @@ impl fmt::Debug for ClusterSettings {
             .field("heartbeat_ms", &self.heartbeat_ms)
             .field("election_timeout_min_ms", &self.election_timeout_min_ms)
             .field("election_timeout_max_ms", &self.election_timeout_max_ms)
+            .field("close_without_majority_ms", &self.close_without_majority_ms)
             .finish()
     }
 }

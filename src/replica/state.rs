@@ -197,6 +197,11 @@ impl State {
         }
     }
 
+    /// Connections here, of each node that has some.
+    pub fn connections_by_node(&self) -> Vec<(NodeId, u64)> {
+        self.connected.iter().map(|((node, _), clients)| (*node, clients.len() as u64)).collect()
+    }
+
     /// Node incarnations that have connections here, to find those of dead ones.
     pub fn incarnations(&self) -> Vec<(NodeId, Incarnation)> {
         self.connected.keys().copied().collect()

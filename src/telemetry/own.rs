@@ -102,6 +102,8 @@ pub struct OwnMetrics {
     pub storage_poisoned: IntGauge,
     /// 1 while readiness is UP.
     pub ready: IntGauge,
+    /// 1 while the node parts with its clients and takes none.
+    pub draining: IntGauge,
     /// Messages for another node that its link did not take.
     pub peer_messages_lost_total: IntCounter,
     /// Re-published messages given up because their topic would exceed 65,535 bytes.
@@ -144,6 +146,10 @@ impl OwnMetrics {
                 IntGauge::new("troupemq_storage_poisoned", "Whether writing to the data directory failed for good.")?,
             )?,
             ready: added(registry, IntGauge::new("troupemq_ready", "Whether the node is ready for clients.")?)?,
+            draining: added(
+                registry,
+                IntGauge::new("troupemq_draining", "Whether the node parts with its clients and leads nothing.")?,
+            )?,
             peer_messages_lost_total: counter(
                 registry,
                 "peer_messages_lost_total",

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use actix::Context;
 
+use crate::cluster::SubmitError;
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
 use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecord};
 use crate::replica::event::Outcome;
@@ -134,7 +135,15 @@ impl Client {
         }
         let identity = self.identity_of(&registration);
         let command = self.connect_command(registration, &identity);
-        let submitted = settle::connect(Arc::clone(&node), identity.shard, command);
+        let (connected, minority) = (settle::connect(Arc::clone(&node), identity.shard, command), cluster.minority());
+        let submitted = async move {
+            tokio::select! {
+                biased;
+                outcome = connected => outcome,
+                // Nobody could say for long whether it is registered: the client is to try another node.
+                () = minority => Err(SubmitError::Unknown),
+            }
+        };
         let (connection, ending) = (self.connection, identity.clone());
         let outcome = endings::registration(node, ending, connection, submitted);
         self.identity = Some(identity);

@@ -94,6 +94,7 @@ impl Plan {
             heartbeat_ms: 100,
             election_min_ms: 300,
             election_max_ms: 600,
+            close_without_majority_ms: 10_000,
             must_agree: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ pub mod frame;
 pub mod hello;
 mod link;
 mod peer;
+mod relay;
 mod seed;
 mod server;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::replica::{Incarnation, NodeId};
@@ -103,6 +105,8 @@ pub struct Transport {
     receiver: OnceLock<Arc<dyn Receiver>>,
     /// Peers learned before `start`.
     early: Mutex<Vec<Arc<Peer>>>,
+    /// Connections of other nodes that this one passes on.
+    relayed: Semaphore,
     cancel: CancellationToken,
     refusals: RateLimit,
     /// Seeds, and how many of them turned out to be this node.
@@ -127,6 +131,7 @@ impl Transport {
             peers: RwLock::default(),
             receiver: OnceLock::new(),
             early: Mutex::default(),
+            relayed: Semaphore::new(relay::RELAYED_MAX),
             cancel: CancellationToken::new(),
             refusals: RateLimit::default(),
             seeds: AtomicUsize::new(0),

@@ -75,7 +75,7 @@ impl Peer {
     pub fn link(&self, class: Class) -> &Link {
         match class {
             Class::Consensus => &self.consensus,
-            Class::Messages => &self.messages,
+            Class::Messages | Class::Relay => &self.messages,
         }
     }
 

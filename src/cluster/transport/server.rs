@@ -19,7 +19,7 @@ use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction, Refusal};
 use super::link::HELLO_TIMEOUT;
 use super::peer::Peer;
-use super::{Receiver, Transport};
+use super::{Receiver, Transport, relay};
 
 /// Connections that have not proved themselves yet.
 const STRANGERS_MAX: usize = 64;
@@ -81,6 +81,12 @@ async fn serve_peer(
             return;
         }
     };
+    if class == Class::Relay {
+        if let Err(error) = relay::serve(transport, stream).await {
+            tracing::debug!(peer = who.name, %error, "no bytes of a peer are passed on any more");
+        }
+        return;
+    }
     transport.ensure_peer(&who.name, &who.address);
     let (Some(peer), Some(receiver)) = (transport.peer(node_id(&who.name)), transport.receiver.get()) else { return };
     peer.met(who);

@@ -9,6 +9,7 @@ use crate::config::placeholder::expand;
 use crate::config::render;
 use crate::config::settings::{
     CertificateName, ClientAuthentication, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, RefuseConnections,
+    ShutdownSettings,
 };
 use crate::config::tls::fixture::{Ca, put};
 use crate::config::{entity, from_bytes};
@@ -146,6 +147,8 @@ fn defaults_are_those_of_the_tables() {
     let cluster = &s.cluster;
     assert_eq!((cluster.enabled, cluster.node_name.as_str(), cluster.bind_port, cluster.shards), (false, "node1", 7000, 6));
     assert_eq!((cluster.heartbeat_ms, cluster.election_timeout_min_ms, cluster.election_timeout_max_ms), (200, 800, 1600));
+    assert_eq!(cluster.close_without_majority_ms, 10_000);
+    assert_eq!(s.shutdown, ShutdownSettings { delay_s: 0, clients_per_second: 1000, timeout_s: 25 });
     let addons = &s.addons;
     assert!(
         !addons.expired && !addons.dropped && !addons.dead && !addons.lifecycle.enabled && !addons.lifecycle.identifier_username
@@ -227,6 +230,10 @@ fn values_arrive_in_the_settings() {
         ("cluster/raft/heartbeat-interval", "100", "raft/heartbeat-interval 100 ms"),
         ("cluster/raft/election-timeout-min", "700", "raft/election-timeout-min 700 ms"),
         ("cluster/raft/election-timeout-max", "5000", "raft/election-timeout-max 5000 ms"),
+        ("cluster/close-clients-without-majority-after", "4000", "close-clients-without-majority-after 4000 ms"),
+        ("shutdown/delay", "5", "delay 5 s"),
+        ("shutdown/clients-per-second", "50", "clients-per-second 50"),
+        ("shutdown/timeout", "90", "timeout 90 s"),
         ("mqtt-addons/expired-messages-topic/enabled", "true", "expired-messages-topic/enabled true"),
         ("mqtt-addons/dropped-messages-topic/enabled", "true", "dropped-messages-topic/enabled true"),
         ("mqtt-addons/dead-messages-topic/enabled", "true", "dead-messages-topic/enabled true"),
@@ -550,6 +557,14 @@ fn a_cluster_says_what_it_lacks() {
 
     let disabled = cluster_file("").replacen("true", "false", 1).replace("<secret>0123456789abcdef</secret>", "");
     assert!(check_text(&disabled).settings.is_some());
+}
+
+#[test]
+fn a_delay_before_the_shutdown_is_below_its_timeout() {
+    let shutdown =
+        |delay: u32, timeout: u32| file(&format!("<shutdown><delay>{delay}</delay><timeout>{timeout}</timeout></shutdown>"));
+    assert!(check_text(&shutdown(24, 25)).settings.is_some());
+    assert!(error(&shutdown(25, 25)).contains("allowed: a delay below the timeout"));
 }
 
 #[test]

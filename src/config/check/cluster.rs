@@ -1,5 +1,6 @@
-//! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`, `expected-nodes`, and what
-//! `discovery/extension` has inside (HiveMQ's extension takes that from a file of its own or from the environment, as here too).
+//! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`, `expected-nodes`,
+//! `close-clients-without-majority-after`, and what `discovery/extension` has inside (HiveMQ's extension takes that from a file of its own or
+//! from the environment, as here too).
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -39,6 +40,7 @@ pub(super) fn read<'a>(
         heartbeat_ms,
         election_timeout_min_ms,
         election_timeout_max_ms,
+        close_without_majority_ms: cluster.u64_or_max("close-clients-without-majority-after"),
     };
     if enabled {
         check_founders(&cluster, &settings);

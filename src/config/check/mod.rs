@@ -12,6 +12,7 @@ mod protocol;
 mod response;
 mod rules;
 mod shape;
+mod shutdown;
 mod tls;
 mod value;
 mod view;
@@ -49,6 +50,7 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
             _ => PersistenceMode::File,
         },
         cluster,
+        shutdown: shutdown::read(&root),
         addons: addons::read(&root),
         http,
     })

@@ -132,6 +132,7 @@ const PACKET_SIZE_MAX: i64 = 268_435_460;
 
 const GROUPS: &[&[Rule]] = &[
     ROOT,
+    SHUTDOWN,
     LISTENERS,
     TCP_LISTENER,
     WEBSOCKET_LISTENER,
@@ -161,6 +162,7 @@ const ROOT: &[Rule] = &[
     section("rest-api"),
     section("health-api"),
     section("control-center"),
+    section("shutdown"),
     section("http"),
     section("mqtt-addons"),
     section("anonymous-usage-statistics"),
@@ -388,6 +390,14 @@ const CLUSTER: &[Rule] = &[
     strict("cluster/raft/heartbeat-interval", 10, 60_000, Some(200)),
     strict("cluster/raft/election-timeout-min", 30, 600_000, Some(800)),
     strict("cluster/raft/election-timeout-max", 31, 600_000, Some(1600)),
+    strict("cluster/close-clients-without-majority-after", 0, 3_600_000, Some(10_000)),
+];
+
+/// Own elements. Kubernetes kills after 30 s.
+const SHUTDOWN: &[Rule] = &[
+    strict("shutdown/delay", 0, 3600, Some(0)),
+    strict("shutdown/clients-per-second", 1, 1_000_000, Some(1000)),
+    strict("shutdown/timeout", 1, 86_400, Some(25)),
 ];
 
 const HTTP: &[Rule] = &[
