@@ -7,9 +7,8 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::replica::meta::{Member, MetaState};
-use crate::replica::state::Record;
 use crate::replica::{Incarnation, NodeId};
-use crate::storage::state::Changes;
+use crate::storage::state::{Changes, Incoming};
 use crate::storage::{StateStore, StorageError};
 
 use super::raft::Payload;
@@ -27,13 +26,7 @@ pub struct Meta {
 
 impl Meta {
     pub fn load(store: &dyn StateStore) -> Result<Arc<Self>, StorageError> {
-        let mut state = MetaState::default();
-        store.load(&mut |key, value| {
-            if key == RECORD_KEY {
-                state = decode(value).map_err(|error| StorageError::Engine(format!("meta: {error}")))?;
-            }
-            Ok(())
-        })?;
+        let state = read(&mut |visit| store.load(visit))?;
         Ok(Arc::new(Self { state: RwLock::new(state), changed: watch::Sender::new(()) }))
     }
 
@@ -88,15 +81,29 @@ impl Machine for Meta {
         self.changed.send_replace(());
     }
 
-    fn replace(&self, records: &[Record]) -> io::Result<()> {
-        let mut state = MetaState::default();
-        for (key, value) in records {
-            if key == RECORD_KEY {
-                state = decode(value)?;
-            }
-        }
-        *self.state.write() = state;
+    fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
+        let state = read(&mut |visit| incoming.load(visit)).map_err(io::Error::other)?;
+        incoming.flush().map_err(io::Error::other)?;
+        let mut present = self.state.write();
+        incoming.make_current(applied).map_err(io::Error::other)?;
+        *present = state;
+        drop(present);
         self.publish();
         Ok(())
     }
+}
+
+/// Visits all records of a state.
+type Load<'a> = dyn FnMut(&mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> + 'a;
+
+/// The state that stored records hold. Keys it does not know are of a newer program.
+fn read(load: &mut Load<'_>) -> Result<MetaState, StorageError> {
+    let mut state = MetaState::default();
+    load(&mut |key, value| {
+        if key == RECORD_KEY {
+            state = decode(value).map_err(|error| StorageError::Engine(format!("meta: {error}")))?;
+        }
+        Ok(())
+    })?;
+    Ok(state)
 }

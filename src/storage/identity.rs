@@ -11,7 +11,7 @@ use super::StorageError;
 /// Format of the directory as a whole. A directory of a newer one is refused.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
-const FILE_NAME: &str = "identity";
+pub(super) const FILE_NAME: &str = "identity";
 const MAGIC: &str = "troupemq-data";
 
 /// Written once, checked at every start (the incarnation grows with each start).
@@ -25,6 +25,9 @@ pub struct Identity {
     pub incarnation: u64,
     /// The founder this node promised itself to, before there is a cluster.
     pub promised_to: Option<String>,
+    /// Its data was set aside (`recover`) and is not all back: until it is, the node has no vote.
+    #[serde(default)]
+    pub refilling: bool,
 }
 
 /// What the file holds: the identity and two facts that keep a loss from going unnoticed.
@@ -36,6 +39,9 @@ pub(super) struct Stored {
     pub(super) initialised: bool,
     /// How far both databases were at a clean close; `None` while open and after a crash. With it even a neatly cut tail is found.
     pub(super) closed_at: Option<ClosedAt>,
+    /// There is a file `flushed`, and it must be there. (Not in directories of the first versions.)
+    #[serde(default)]
+    pub(super) marked: bool,
 }
 
 /// Numbers of what was written last.
@@ -123,8 +129,9 @@ mod tests {
             shards: 16,
             incarnation: 1_700_000_000_000,
             promised_to: None,
+            refilling: false,
         };
-        Stored { identity, initialised: true, closed_at: Some(ClosedAt { log: 7, state: 3 }) }
+        Stored { identity, initialised: true, closed_at: Some(ClosedAt { log: 7, state: 3 }), marked: true }
     }
 
     #[test]
