@@ -1,5 +1,7 @@
 //! The command line: arguments, and the commands that need no running broker.
 
+pub mod storage;
+
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Read, Write};
 use std::num::NonZeroU32;
@@ -33,6 +35,9 @@ pub enum Command {
     /// Start a node; it runs until SIGINT (Ctrl-C) or SIGTERM
     #[command(after_long_help = START_EXAMPLES)]
     Start(StartArgs),
+    /// Look at the data of a node that is stopped, or give it up for its peers to fill the node again
+    #[command(subcommand)]
+    Storage(storage::StorageCommand),
     /// Work with configuration files
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("addon", &["mqtt", "signal", "config", "replica", "actor", "internal_client", "telemetry"]),
     ("listener", &["mqtt", "signal", "config", "actor", "internal_client", "telemetry"]),
     ("edge", &["mqtt", "signal", "config", "internal_client", "telemetry"]),
-    ("cli", &["config", "auth"]),
+    ("cli", &["config", "auth", "storage"]),
 ];
 
 /// Rooms without async, clocks, sockets and randomness, and what must not be named there outside tests.

@@ -2,6 +2,8 @@
 
 mod addons;
 mod carried;
+mod damage;
+mod disks;
 mod founding;
 mod large;
 mod node_loss;
@@ -12,4 +14,5 @@ mod restart;
 mod routing;
 mod storm;
 mod takeover;
+mod upgrade;
 mod visible;

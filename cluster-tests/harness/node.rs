@@ -38,6 +38,8 @@ pub struct Refusal {
 pub struct Node {
     pub name: String,
     pub config: Config,
+    /// Another program than the one under test.
+    pub program: Option<PathBuf>,
     home: PathBuf,
     /// The directory, removed with the node, where it owns it.
     owned: Option<TempDir>,
@@ -59,7 +61,8 @@ impl Node {
     /// A node in a directory that somebody else keeps.
     pub fn within(home: &Path, name: &str, config: Config) -> Self {
         fs::create_dir_all(home).expect("a directory for the node");
-        Self { name: name.to_owned(), config, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
+        let (name, home) = (name.to_owned(), home.to_owned());
+        Self { name, config, program: None, home, owned: None, process: None, addresses: None, starts: 0 }
     }
 
     /// A single node, started and ready.
@@ -125,7 +128,7 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(self.program.clone().unwrap_or_else(program));
         command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
         command.args(["--log", &std::env::var("TROUPEMQ_TEST_LOG").unwrap_or_else(|_| "info".to_owned())]);
         command.stdin(Stdio::null());
@@ -194,6 +197,11 @@ impl Node {
         let status = wait::until(&what, STOP, || self.child().try_wait().expect("the process can be asked"));
         self.process = None;
         status
+    }
+
+    /// Whether the process has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child().try_wait().expect("the process can be asked").is_some()
     }
 
     pub fn signal(&mut self, signal: Signal) {

@@ -45,7 +45,7 @@ pub async fn keep_member(node: Arc<Node>) {
         leader.borrow_and_update();
         know_members(&node);
         ask_to_join(&node);
-        allow_votes(&node);
+        allow_votes(&node).await;
         if !node.is_established() && node.meta_group().view().reachable {
             let member = Member {
                 name: node.settings.node_name.clone(),
@@ -183,15 +183,23 @@ fn misses(node: &Node, group: &Group) -> bool {
 
 /// A replica that came empty votes once it holds what the leader had committed. Should there be no leader for long, a majority has lost
 /// its data: what is left is all there is, and better than nothing.
-fn allow_votes(node: &Node) {
+async fn allow_votes(node: &Node) {
     for group in node.groups.iter().filter(|group| !group.may_vote()) {
         let view = group.view();
         let caught_up = view.reachable && view.caught_up && group.lag() == 0;
         if caught_up {
             group.set_may_vote(true);
-        } else if view.leaderless_ms(monotonic_ms()) > VOTELESS_MS_MAX {
+        } else if !node.storage.is_voteless() && view.leaderless_ms(monotonic_ms()) > VOTELESS_MS_MAX {
             tracing::warn!(group = group.index, "no leader for long: this replica votes although it came without data");
             group.set_may_vote(true);
+        }
+    }
+    if node.storage.is_voteless() && node.groups.iter().all(|group| group.may_vote()) {
+        let storage = Arc::clone(&node.storage);
+        match tokio::task::spawn_blocking(move || storage.set_voteless(false)).await {
+            Ok(Ok(())) => tracing::info!("this node has its votes: it holds what it had lost, or never had"),
+            Ok(Err(error)) => tracing::error!(%error, "it cannot be stored that this node votes"),
+            Err(error) => tracing::error!(%error, "it cannot be stored that this node votes"),
         }
     }
 }

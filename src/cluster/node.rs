@@ -122,7 +122,8 @@ impl Node {
             proposers.push(proposer);
         }
         // Until it is known to be one that was there before, or to found, its votes could undo what it forgot.
-        let may_vote = identity.cluster_id.is_some() || identity.promised_to.is_some() || transport.is_none();
+        let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
+        let may_vote = was_there || identity.promised_to.is_some() || transport.is_none();
         groups.iter().for_each(|group| group.set_may_vote(may_vote));
 
         let (controls, control_queue) = mpsc::channel(CONTROLS_MAX);

@@ -25,9 +25,6 @@ pub struct Identity {
     pub incarnation: u64,
     /// The founder this node promised itself to, before there is a cluster.
     pub promised_to: Option<String>,
-    /// Its data was set aside (`recover`) and is not all back: until it is, the node has no vote.
-    #[serde(default)]
-    pub refilling: bool,
 }
 
 /// What the file holds: the identity and two facts that keep a loss from going unnoticed.
@@ -37,6 +34,10 @@ pub(super) struct Stored {
     pub(super) identity: Identity,
     /// Both databases were once complete: from then on a missing part is damage, not a first start.
     pub(super) initialised: bool,
+    /// The node joined a cluster without data and has no vote until that is made good (`cluster::membership`). Kept, since a crash on the way
+    /// must not give it one.
+    #[serde(default)]
+    pub(super) voteless: bool,
     /// How far both databases were at a clean close; `None` while open and after a crash. With it even a neatly cut tail is found.
     pub(super) closed_at: Option<ClosedAt>,
     /// There is a file `flushed`, and it must be there. (Not in directories of the first versions.)
@@ -129,9 +130,8 @@ mod tests {
             shards: 16,
             incarnation: 1_700_000_000_000,
             promised_to: None,
-            refilling: false,
         };
-        Stored { identity, initialised: true, closed_at: Some(ClosedAt { log: 7, state: 3 }), marked: true }
+        Stored { identity, initialised: true, voteless: true, closed_at: Some(ClosedAt { log: 7, state: 3 }), marked: true }
     }
 
     #[test]

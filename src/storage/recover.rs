@@ -50,8 +50,12 @@ pub fn run(path: &Path, now_ms: u64) -> Result<Recovery, StorageError> {
     }
     File::open(path).and_then(|dir| dir.sync_all()).map_err(io)?;
     if let Some(stored) = stored {
-        let identity = Identity { refilling: stored.identity.cluster_id.is_some(), ..stored.identity };
-        IdentityFile::in_directory(path).write(&Stored { identity, initialised: false, closed_at: None, marked: false })?;
+        let voteless = stored.identity.cluster_id.is_some();
+        // A promise was for the founding of that cluster, and would give it a vote.
+        let promised_to = stored.identity.promised_to.filter(|_| !voteless);
+        let identity = Identity { promised_to, ..stored.identity };
+        let emptied = Stored { identity, initialised: false, voteless, closed_at: None, marked: false };
+        IdentityFile::in_directory(path).write(&emptied)?;
     }
     Ok(recovery)
 }

@@ -7,6 +7,7 @@ fn open(path: &Path) -> Result<Storage, StorageError> {
 
 fn filled(path: &Path) {
     let storage = open(path).unwrap();
+    storage.set_promise(Some("node-1")).unwrap();
     storage.set_cluster_id("c").unwrap();
     storage.state(1).unwrap().write(vec![(b"key".to_vec(), Some(b"value".to_vec()))], b"at 5".to_vec()).unwrap();
 }
@@ -24,12 +25,13 @@ fn data_is_set_aside_whole_and_the_node_stays_who_it_is_but_for_its_vote() {
     {
         let storage = open(dir.path()).unwrap();
         let identity = storage.identity();
-        assert_eq!((identity.cluster_id.as_deref(), identity.refilling), (Some("c"), true));
+        assert_eq!((identity.cluster_id.as_deref(), identity.promised_to), (Some("c"), None));
+        assert!(storage.is_voteless());
         assert!(identity.incarnation > 1000);
         assert_eq!(storage.state(1).unwrap().applied().unwrap(), None);
-        storage.set_refilled().unwrap();
+        storage.set_voteless(false).unwrap();
     }
-    assert!(!open(dir.path()).unwrap().identity().refilling);
+    assert!(!open(dir.path()).unwrap().is_voteless());
 }
 
 #[test]
@@ -43,7 +45,7 @@ fn interrupted_anywhere_it_is_run_again_and_nothing_is_deleted() {
     let done = run(dir.path(), 2).unwrap();
     assert_eq!(done.moved, ["state", "flushed"]);
     assert!(dir.path().join("set-aside-1/raft").is_dir() && done.aside.join("state").is_dir());
-    assert!(open(dir.path()).unwrap().identity().refilling);
+    assert!(open(dir.path()).unwrap().is_voteless());
 }
 
 #[test]

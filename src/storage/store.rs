@@ -75,18 +75,23 @@ impl Storage {
         })
     }
 
+    /// Whether the node came into its cluster without data, and that is not made good yet.
+    pub fn is_voteless(&self) -> bool {
+        self.identity.lock().voteless
+    }
+
     /// Durable on return.
-    pub fn set_promise(&self, founder: Option<&str>) -> Result<(), StorageError> {
-        self.change_identity(|identity, _| {
-            identity.promised_to = founder.map(str::to_owned);
+    pub fn set_voteless(&self, voteless: bool) -> Result<(), StorageError> {
+        self.change_stored(|stored, _| {
+            stored.voteless = voteless;
             Ok(())
         })
     }
 
-    /// All data is back after `recover`. Durable on return.
-    pub fn set_refilled(&self) -> Result<(), StorageError> {
+    /// Durable on return.
+    pub fn set_promise(&self, founder: Option<&str>) -> Result<(), StorageError> {
         self.change_identity(|identity, _| {
-            identity.refilling = false;
+            identity.promised_to = founder.map(str::to_owned);
             Ok(())
         })
     }
@@ -124,12 +129,16 @@ impl Storage {
         &self,
         change: impl FnOnce(&mut Identity, &Path) -> Result<R, StorageError>,
     ) -> Result<R, StorageError> {
+        self.change_stored(|stored, path| change(&mut stored.identity, path))
+    }
+
+    fn change_stored<R>(&self, change: impl FnOnce(&mut Stored, &Path) -> Result<R, StorageError>) -> Result<R, StorageError> {
         let mut current = self.identity.lock();
         let mut changed = current.clone();
         let result = match &self.backend {
-            Backend::Memory(_) => change(&mut changed.identity, Path::new("in-memory"))?,
+            Backend::Memory(_) => change(&mut changed, Path::new("in-memory"))?,
             Backend::File(files) => {
-                let result = change(&mut changed.identity, files.identity.path())?;
+                let result = change(&mut changed, files.identity.path())?;
                 if changed != *current {
                     files.identity.write(&changed)?;
                 }
@@ -204,9 +213,8 @@ pub(super) fn read_mark(path: &Path) -> Result<Option<u64>, StorageError> {
 }
 
 fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {
-    let node_name = node_name.to_owned();
-    let identity = Identity { node_name, cluster_id: None, shards, incarnation, promised_to: None, refilling: false };
-    Stored { identity, initialised: false, closed_at: None, marked: false }
+    let identity = Identity { node_name: node_name.to_owned(), cluster_id: None, shards, incarnation, promised_to: None };
+    Stored { identity, initialised: false, voteless: false, closed_at: None, marked: false }
 }
 
 fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {
