@@ -1,5 +1,6 @@
 //! The composition root: builds every part in order and hands out handles; the only file that knows all rooms.
 
+mod admin;
 mod authentication;
 mod health;
 mod sample;
@@ -7,7 +8,7 @@ pub(crate) mod settings;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +24,7 @@ use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
 use crate::actor::{Node, clock};
 use crate::addon::supervisor::{AddonRenderer, Supervisor};
 use crate::addon::{AddonSettings, supervisor::SupervisorMail};
+use crate::admin::AdminHandle;
 use crate::cluster::{Cluster, ClusterError, Hooks};
 use crate::config::Settings;
 use crate::config::settings::PersistenceMode;
@@ -78,6 +80,10 @@ pub struct Broker {
     listeners: Vec<Bound>,
     http: Vec<HttpHandle>,
     health: Arc<health::NodeHealth>,
+    /// `None` where its socket cannot be opened.
+    admin: Option<AdminHandle>,
+    /// Whether the node left its cluster for good.
+    left: tokio::sync::watch::Receiver<bool>,
     /// Looks whether the credentials have changed.
     credentials: Option<actix_rt::task::JoinHandle<()>>,
 }
@@ -115,6 +121,7 @@ impl Broker {
 
         let health = Arc::new(health::NodeHealth::new(cluster.clone()));
         let sampler = Arc::new(sample::Sampler::new(Arc::clone(&node), Arc::clone(&storage)));
+        let (left_sender, left) = tokio::sync::watch::channel(false);
         let mut broker = Self {
             node,
             cluster,
@@ -124,6 +131,8 @@ impl Broker {
             listeners: Vec::new(),
             http: Vec::new(),
             health: Arc::clone(&health),
+            admin: None,
+            left,
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
         };
         for http in &settings.http {
@@ -136,6 +145,8 @@ impl Broker {
             broker.listeners.push(crate::listener::start(listener, &handles, local, timeout_ms)?);
         }
         health.set_listeners(broker.listeners.clone());
+        let admin = Arc::new(admin::NodeAdmin::new(Arc::clone(&broker.node), broker.cluster.clone(), health, left_sender));
+        broker.admin = open_admin(&broker.runtime, data.to_owned(), admin).await?;
         Ok(broker)
     }
 
@@ -157,6 +168,14 @@ impl Broker {
 
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Resolves when the node has left its cluster for good, as an operator wanted: the process is to end.
+    pub async fn left(&self) {
+        let mut left = self.left.clone();
+        if left.wait_for(|left| *left).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Why the broker cannot go on, if so: the disk failed.
@@ -189,7 +208,30 @@ impl Broker {
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
+        if let Some(admin) = self.admin {
+            admin.finish().await;
+        }
     }
+}
+
+/// A node without its socket serves clients as well as any: it is said, and it runs on.
+async fn open_admin(
+    runtime: &ClusterRuntime,
+    data: PathBuf,
+    handler: Arc<admin::NodeAdmin>,
+) -> Result<Option<AdminHandle>, BrokerError> {
+    let opened = runtime.spawn(async move {
+        // With persistence in memory nothing else makes it.
+        std::fs::create_dir_all(&data)?;
+        crate::admin::serve(&data, handler)
+    });
+    Ok(match opened.await? {
+        Ok(handle) => Some(handle),
+        Err(error) => {
+            tracing::warn!(%error, "no admin socket in the data directory: `troupemq cluster` cannot reach this node");
+            None
+        }
+    })
 }
 
 fn open_storage(settings: &Settings, data: &Path) -> Result<Storage, StorageError> {

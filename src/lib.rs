@@ -46,6 +46,8 @@ pub mod listener;
 
 pub mod edge;
 
+pub mod admin;
+
 pub mod broker;
 
 pub mod cli;

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     match cli::parse().command {
         Command::Start(arguments) => start(&arguments),
         Command::Storage(command) => cli::storage::run(&command),
+        Command::Cluster(arguments) => cli::cluster::run(arguments),
         Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
         Command::Password(PasswordCommand::Hash(arguments)) => cli::run_password_hash(&arguments),
         Command::Version => cli::run_version(),
@@ -60,6 +61,10 @@ async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            () = broker.left() => {
+                tracing::info!("left the cluster");
+                break;
+            }
             _ = watch.tick() => {
                 if let Some(failure) = broker.failure() {
                     tracing::error!("stopping: {failure}");

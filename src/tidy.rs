@@ -22,7 +22,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("addon", &["mqtt", "signal", "config", "replica", "actor", "internal_client", "telemetry"]),
     ("listener", &["mqtt", "signal", "config", "actor", "internal_client", "telemetry"]),
     ("edge", &["mqtt", "signal", "config", "internal_client", "telemetry"]),
-    ("cli", &["config", "auth", "storage"]),
+    ("admin", &[]),
+    ("cli", &["config", "auth", "storage", "admin"]),
 ];
 
 /// Rooms without async, clocks, sockets and randomness, and what must not be named there outside tests.

@@ -23,6 +23,10 @@ impl NodeHealth {
         *self.listeners.write() = listeners;
     }
 
+    pub(super) fn stop_listeners(&self) {
+        self.listeners.read().iter().for_each(Bound::stop);
+    }
+
     pub(super) fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

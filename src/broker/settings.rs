@@ -82,6 +82,8 @@ pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
         heartbeat_ms: cluster.heartbeat_ms,
         election_min_ms: cluster.election_timeout_min_ms,
         election_max_ms: cluster.election_timeout_max_ms,
+        protocol: crate::cluster::Protocol::default(),
+        must_agree: crate::config::must_agree(settings),
     }
 }
 

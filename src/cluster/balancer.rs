@@ -45,7 +45,7 @@ fn is_calm(node: &Node) -> bool {
 
 /// Who should lead a group this node leads, if not this node.
 fn should_lead(node: &Node, group: &Group) -> Option<NodeId> {
-    if !group.view().leads {
+    if !group.view().leads || node.operator.keeps(group.index) {
         return None;
     }
     let metrics = group.metrics();

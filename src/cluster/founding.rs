@@ -14,6 +14,7 @@ use crate::replica::NodeId;
 use super::control::Control;
 use super::handle::ClusterError;
 use super::node::{Node, members};
+use super::placement::placement;
 use super::raft::PeerNode;
 
 /// Between looks around.
@@ -131,7 +132,10 @@ async fn finish_alone(node: &Node) -> Result<(), ClusterError> {
 async fn finish(node: &Node, founders: BTreeMap<NodeId, PeerNode>) -> Result<(), ClusterError> {
     for group in &node.groups {
         if members(&group.metrics()).is_empty() {
-            let initialised = group.raft.initialize(founders.clone()).await;
+            // Of many founders some have a vote; the others join. The founder has one, so that it can begin.
+            let voters = placement(group.index, &founders.keys().copied().collect(), &[node.id].into());
+            let voters = founders.iter().filter(|(id, _)| voters.contains(id)).map(|(id, peer)| (*id, peer.clone()));
+            let initialised = group.raft.initialize(voters.collect::<BTreeMap<_, _>>()).await;
             initialised.map_err(|error| ClusterError::Raft(error.to_string()))?;
         }
     }

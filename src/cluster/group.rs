@@ -1,7 +1,7 @@
 //! One Raft group on this node: its replica, and who leads it as far as this node can tell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::type_config::alias::CommittedLeaderIdOf;
@@ -73,6 +73,8 @@ pub struct Group {
     heard: Mutex<Heard>,
     /// Whether this replica may vote: not while an emptied data directory is being filled again.
     may_vote: AtomicBool,
+    /// The index from which on a replica that came without data counts, by its leader's word; 0 = not told yet.
+    counts_from: AtomicU64,
     /// A change of membership is under way.
     changing: Arc<AtomicBool>,
     /// For so long after a majority answered no other can lead.
@@ -132,6 +134,7 @@ impl Group {
             view: watch::Sender::new(view),
             heard: Mutex::default(),
             may_vote: AtomicBool::new(true),
+            counts_from: AtomicU64::new(0),
             changing: Arc::default(),
             lease_ms,
         }))
@@ -150,17 +153,38 @@ impl Group {
         self.view.subscribe()
     }
 
+    /// A replica without a vote neither grants one nor stands for election, where it would have its own.
     pub fn set_may_vote(&self, may: bool) {
         self.may_vote.store(may, Ordering::Relaxed);
+        self.raft.runtime_config().elect(may);
     }
 
     pub fn may_vote(&self) -> bool {
         self.may_vote.load(Ordering::Relaxed)
     }
 
+    pub fn set_counts_from(&self, index: u64) {
+        self.counts_from.store(index, Ordering::Relaxed);
+    }
+
+    pub fn counts_from(&self) -> Option<u64> {
+        Some(self.counts_from.load(Ordering::Relaxed)).filter(|index| *index > 0)
+    }
+
     /// Why the replica has stopped for good: storage failed.
     pub fn failure(&self) -> Option<String> {
         self.metrics().running_state.err().map(|error| error.to_string())
+    }
+
+    /// Index of the entry that the replica's membership comes from, where all up to it is applied here.
+    pub fn settled_membership(&self) -> Option<u64> {
+        let metrics = self.metrics();
+        let index = (*metrics.membership_config.log_id()).as_ref()?.index();
+        metrics.last_applied.is_some_and(|applied| applied.index() >= index).then_some(index)
+    }
+
+    pub fn applied_index(&self) -> u64 {
+        self.metrics().last_applied.map_or(0, |id| id.index())
     }
 
     /// `None` while another change of membership is under way.
@@ -294,6 +318,8 @@ impl Group {
             applied_index: metrics.last_applied.map_or(0, |id| id.index()),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index()),
             voters: metrics.membership_config.voter_ids().collect(),
+            learners: metrics.membership_config.membership().learner_ids().collect(),
+            lag: self.lag(),
         }
     }
 }

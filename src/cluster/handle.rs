@@ -7,14 +7,19 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::replica::event::Outcome;
+use crate::replica::meta::Member;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
+use super::about::{self, About};
 use super::clock::wall_ms;
-use super::group::Group;
+use super::group::{Group, group_name};
+use super::leaving::{self, LeaveError};
 use super::node::Node;
+use super::placement::VOTERS_MAX;
 use super::removal::{self, RemoveError};
 use super::shard::Shard;
+use super::transfer;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
 /// Why a command has no outcome.
@@ -42,6 +47,25 @@ pub struct GroupStatus {
     pub applied_index: u64,
     pub snapshot_index: u64,
     pub voters: Vec<NodeId>,
+    /// Replicas without a vote.
+    pub learners: Vec<NodeId>,
+    /// Committed entries, as far as this node knows, that its replica has not applied.
+    pub lag: u64,
+}
+
+/// A member: what `meta` says of it, and what this node sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub id: NodeId,
+    pub name: String,
+    pub address: String,
+    pub incarnation: Incarnation,
+    /// By `meta`.
+    pub alive: bool,
+    /// There is a link to it, or it is this node.
+    pub connected: bool,
+    /// Version of its program, and of the protocols it speaks (lowest, highest), where it said so.
+    pub version: Option<(String, (u16, u16))>,
 }
 
 /// State of the cluster as this node sees it.
@@ -95,6 +119,11 @@ impl Cluster {
         self.inner.node.incarnation()
     }
 
+    /// The version that all members are known to speak (`versions`): newer kinds of commands are not taken.
+    pub fn level(&self) -> u16 {
+        self.inner.node.level()
+    }
+
     pub fn shards(&self) -> u16 {
         self.inner.node.settings.shards
     }
@@ -109,6 +138,8 @@ impl Cluster {
         command: Command,
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
         let submitted = match self.shard(shard) {
+            // Some member is of a release that cannot read it.
+            Some(_) if command.since() > self.inner.node.level() => Err(SubmitError::Unavailable),
             Some((shard, group)) => shard.submitter.submit(command, &group.view()),
             None => Err(SubmitError::Unavailable),
         };
@@ -237,14 +268,84 @@ impl Cluster {
         }
     }
 
+    /// All members, by `meta`.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let node = &self.inner.node;
+        let abouts = node.operator.abouts.lock();
+        let version = |id| {
+            let about = if id == node.id { Some(About::of(node)) } else { abouts.get(&id).cloned() };
+            about.map(|about| (about.program, about.protocol))
+        };
+        let member = |(id, member): (NodeId, Member)| MemberStatus {
+            id,
+            name: member.name,
+            address: member.address,
+            incarnation: member.incarnation,
+            alive: member.alive,
+            connected: node.hears(id),
+            version: version(id),
+        };
+        node.meta.members().into_iter().map(member).collect()
+    }
+
     /// Commands of this node for the shard that have no outcome yet.
     pub fn pending(&self, shard: ShardId) -> usize {
         self.shard(shard).map_or(0, |(shard, _)| shard.submitter.pending_count())
     }
 
-    /// Removes a stopped node for good: it counts for no majority any more. (A node that comes back under its name joins anew.)
-    pub async fn remove_member(&self, node: NodeId) -> Result<(), RemoveError> {
-        removal::remove(&self.inner.node, node).await
+    /// Removes a stopped node for good: it counts for no majority any more. (A node that comes back under its name joins anew.) `told` hears how
+    /// far it is.
+    pub async fn remove_member(&self, node: NodeId, told: impl Fn(String)) -> Result<(), RemoveError> {
+        removal::remove(&self.inner.node, node, told).await
+    }
+
+    /// Whether this node can leave without the others losing their majority.
+    pub fn check_leave(&self) -> Result<(), LeaveError> {
+        leaving::check(&self.inner.node)
+    }
+
+    /// This node, which has no clients any more, leaves for good; on success the process is to end.
+    pub async fn leave(&self, told: impl Fn(String)) -> Result<(), LeaveError> {
+        leaving::leave(&self.inner.node, told).await
+    }
+
+    /// How many members there are, and how many may be lost: for operators.
+    pub fn members_left(&self) -> String {
+        let node = &self.inner.node;
+        let count = node.meta.members().iter().filter(|(id, _)| *id != node.id || !node.operator.is_leaving()).count();
+        let voters = count.min(VOTERS_MAX);
+        let spare = voters.saturating_sub(1) / 2;
+        let members = if count == 1 { "1 member is".to_owned() } else { format!("{count} members are") };
+        match spare {
+            0 => format!("{members} left, none of which may be lost"),
+            _ => format!("{members} left, of which {spare} may be lost at a time"),
+        }
+    }
+
+    /// Has another node lead; tells who leads then, or what is missing.
+    pub async fn transfer_leadership(
+        &self,
+        to: Option<&str>,
+        group: Option<&str>,
+        told: impl Fn(String),
+    ) -> Result<String, String> {
+        transfer::transfer(&self.inner.node, to, group, told).await
+    }
+
+    /// Replicas of this node that came without data vote as they are: what only lost disks held is given up. Returns the groups concerned.
+    pub fn accept_loss(&self) -> Vec<String> {
+        let node = &self.inner.node;
+        let voteless: Vec<String> =
+            node.groups.iter().filter(|group| !group.may_vote()).map(|group| group_name(group.index)).collect();
+        if !voteless.is_empty() {
+            node.operator.loss_accepted.store(true, Ordering::Relaxed);
+        }
+        voteless
+    }
+
+    /// What an operator should know of: settings that differ between nodes.
+    pub fn warnings(&self) -> Vec<String> {
+        about::warnings(&self.inner.node)
     }
 
     /// Hands leadership over, flushes, closes. Does not leave the cluster.

@@ -13,7 +13,9 @@ pub async fn run(node: Arc<Node>) {
     loop {
         meta_changed.borrow_and_update();
         let incarnation = node.incarnation();
-        if node.meta.is_dead(node.id, incarnation) {
+        if node.operator.is_leaving() {
+            // Its incarnation is to be over.
+        } else if node.meta.is_dead(node.id, incarnation) {
             renew(&node, "it was declared dead").await;
         } else if node.is_established() && cut_off_ms(&node) > node.settings.majority_lost_ms() {
             renew(&node, "it had no majority in reach for too long").await;

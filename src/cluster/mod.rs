@@ -1,6 +1,7 @@
 //! The openraft adapter over `replica`, node-to-node transport, membership and founding, submission of commands, forwarding of
 //! publishes.
 
+mod about;
 mod balancer;
 pub mod clock;
 mod control;
@@ -11,11 +12,13 @@ pub mod fuzz;
 mod group;
 pub mod handle;
 pub mod hooks;
+mod leaving;
 mod liveness;
 mod membership;
 mod meta;
 mod node;
 mod node_id;
+mod operator;
 pub mod peer_message;
 mod placement;
 mod raft;
@@ -25,15 +28,19 @@ pub mod settings;
 mod shard;
 mod submit;
 mod ticker;
+mod transfer;
 mod transport;
+mod versions;
 mod visibility;
 
-pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, SubmitError};
+pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, MemberStatus, SubmitError};
 pub use hooks::Hooks;
+pub use leaving::LeaveError;
 pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
 pub use settings::ClusterSettings;
+pub use versions::Protocol;
 
 #[cfg(test)]
 mod cluster_test;

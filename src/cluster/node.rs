@@ -20,15 +20,20 @@ use super::control::Control;
 use super::group::{Group, META_GROUP, raft_config};
 use super::handle::ClusterError;
 use super::meta::Meta;
+use super::operator::Operator;
 use super::raft::network::Network;
 use super::raft::rpc::{Request, Response};
 use super::raft::state_machine::Machine;
 use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
+use super::transport::hello::VERSION_MIN;
 use super::transport::{Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
-use super::{ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, liveness, membership, node_id, ticker};
+use super::{
+    ClusterSettings, Hooks, PeerMessage, about, balancer, failure_detector, founding, liveness, membership, node_id, ticker,
+    versions,
+};
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
 const CONTROLS_MAX: usize = 1024;
@@ -62,6 +67,7 @@ pub struct Node {
     was_ready: AtomicBool,
     /// Leadership is being handed over for a stop: readiness comes and goes and is nobody's concern.
     pub stopping: AtomicBool,
+    pub operator: Operator,
     /// What readiness waits for, and since when.
     waiting_for: Mutex<Option<(String, u64)>>,
     pub cancel: CancellationToken,
@@ -91,6 +97,9 @@ impl Node {
             transport
         });
 
+        if let Some(transport) = &transport {
+            transport.set_versions(VERSION_MIN, settings.protocol.max);
+        }
         let config = raft_config(&settings)?;
         let network = |group| Network { transport: transport.clone(), node: id, group };
         let meta_store = storage.state(META_GROUP)?;
@@ -121,7 +130,7 @@ impl Node {
             shards.push(shard);
             proposers.push(proposer);
         }
-        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot.
+        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot (see `membership`).
         let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
         let may_vote = was_there || identity.promised_to.is_some() || transport.is_none();
         groups.iter().for_each(|group| group.set_may_vote(may_vote));
@@ -146,6 +155,7 @@ impl Node {
             ready: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            operator: Operator::default(),
             waiting_for: Mutex::default(),
             cancel: CancellationToken::new(),
         });
@@ -178,9 +188,11 @@ impl Node {
         self.spawn(liveness::run(Arc::clone(self)));
         self.spawn(ticker::run(Arc::clone(self)));
         self.spawn(visibility::run(Arc::clone(self)));
+        self.spawn(versions::run(Arc::clone(self)));
         if self.transport.is_some() {
             self.spawn(failure_detector::run(Arc::clone(self)));
             self.spawn(balancer::run(Arc::clone(self)));
+            self.spawn(about::run(Arc::clone(self)));
         }
     }
 
@@ -285,6 +297,11 @@ impl Node {
         Ok(())
     }
 
+    /// The version that all members are known to speak.
+    pub fn level(&self) -> u16 {
+        self.meta.level().max(VERSION_MIN)
+    }
+
     pub fn meta_group(&self) -> &Arc<Group> {
         &self.groups[usize::from(META_GROUP)]
     }
@@ -295,6 +312,15 @@ impl Node {
 
     pub fn group_of(&self, shard: ShardId) -> Option<&Arc<Group>> {
         self.groups.get(usize::from(shard.0) + 1)
+    }
+
+    /// The name of a node, or its id where nobody told it.
+    pub fn name_of(&self, id: NodeId) -> String {
+        if id == self.id {
+            return self.settings.node_name.clone();
+        }
+        let peer = || self.transport.as_ref()?.peers().into_iter().find(|peer| peer.id == id).map(|peer| peer.name);
+        self.meta.member(id).map(|member| member.name).or_else(peer).unwrap_or_else(|| format!("{id:016x}"))
     }
 
     /// This node as the Raft membership names it.
@@ -328,7 +354,14 @@ impl Node {
                 return Some(format!("a restart: group {name} has stopped: {failure}"));
             }
             if group.view().reachable_leader().is_none() {
-                return Some(format!("a leader of group {name}"));
+                return Some(if group.may_vote() {
+                    format!("a leader of group {name}")
+                } else {
+                    format!(
+                        "a leader of group {name}: this node came without data and has no vote; start the other nodes, or, where their data are \
+                         lost for good, give up what only they held (troupemq cluster accept-loss)"
+                    )
+                });
             }
             if !group.view().caught_up || group.lag() > READY_LAG_ENTRIES {
                 return Some(format!("group {name} to catch up"));

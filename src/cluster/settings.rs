@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::versions::Protocol;
+
 /// Settings of this node's part in the cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterSettings {
@@ -22,6 +24,9 @@ pub struct ClusterSettings {
     /// Election timeout is drawn from this range, ms.
     pub election_min_ms: u64,
     pub election_max_ms: u64,
+    pub protocol: Protocol,
+    /// Settings that are to be the same on every node, by their names in config.xml; where they differ it is told.
+    pub must_agree: Vec<(String, String)>,
 }
 
 /// Silence of a peer shorter than this is never taken for its death.

@@ -18,7 +18,7 @@ use std::path::Path;
 use diagnostic::Report;
 pub use diagnostic::{ConfigErrors, Diagnostic, Level};
 use limits::FILE_SIZE_MAX;
-pub use render::render;
+pub use render::{must_agree, render};
 pub use settings::Settings;
 
 /// Stands for the file name in messages about the built-in configuration.

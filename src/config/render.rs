@@ -17,18 +17,34 @@ pub fn render(settings: &Settings) -> String {
     mqtt(&mut out, &settings.mqtt);
     security(&mut out, &settings.security);
     restrictions(&mut out, &settings.restrictions);
-    out.section("persistence");
-    out.line(
-        "mode",
-        match settings.persistence {
-            PersistenceMode::File => "file",
-            PersistenceMode::InMemory => "in-memory",
-        },
-    );
+    persistence(&mut out, settings.persistence);
     cluster(&mut out, &settings.cluster);
     addons(&mut out, &settings.addons);
     out.text
 }
+
+/// What is to be the same on every node of a cluster, since a client may come to any: names as in `config.xml`, and values.
+pub fn must_agree(settings: &Settings) -> Vec<(String, String)> {
+    let mut out = Page::default();
+    mqtt(&mut out, &settings.mqtt);
+    security(&mut out, &settings.security);
+    restrictions(&mut out, &settings.restrictions);
+    persistence(&mut out, settings.persistence);
+    addons(&mut out, &settings.addons);
+    let differs = |name: &str| NODE_OWN.iter().any(|own| name.starts_with(own));
+    out.lines.into_iter().filter(|(name, _)| !differs(name)).collect()
+}
+
+/// Settings with reasons to differ between nodes: where each sends its clients, where its files are, how strong its machine is.
+const NODE_OWN: &[&str] = &[
+    "mqtt/server-reference",
+    "security/authentication",
+    "security/  ",
+    "restrictions/max-connections",
+    "restrictions/incoming-bandwidth-throttling",
+    "restrictions/max-qos0-memory",
+    "restrictions/max-incomplete-packet-memory",
+];
 
 /// Width of the column of names.
 const NAME_WIDTH: usize = 48;
@@ -36,15 +52,21 @@ const NAME_WIDTH: usize = 48;
 #[derive(Default)]
 struct Page {
     text: String,
+    section: String,
+    /// Each line as (section/name, value).
+    lines: Vec<(String, String)>,
 }
 
 impl Page {
     fn section(&mut self, name: &str) {
         self.text.push_str(name);
         self.text.push('\n');
+        name.clone_into(&mut self.section);
     }
 
     fn line(&mut self, name: &str, value: impl Display) {
+        let value = value.to_string();
+        self.lines.push((format!("{}/{name}", self.section), value.clone()));
         // Writing to a string cannot fail.
         _ = writeln!(self.text, "  {name:<NAME_WIDTH$} {value}");
     }
@@ -228,6 +250,17 @@ fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {
             None => out.line(name, "a quarter of the memory"),
         }
     }
+}
+
+fn persistence(out: &mut Page, mode: PersistenceMode) {
+    out.section("persistence");
+    out.line(
+        "mode",
+        match mode {
+            PersistenceMode::File => "file",
+            PersistenceMode::InMemory => "in-memory",
+        },
+    );
 }
 
 fn cluster(out: &mut Page, cluster: &ClusterSettings) {

@@ -21,6 +21,11 @@ pub enum StorageError {
         "data directory {path} belongs to {found}, not to {expected}; use another --data directory or restore the configuration"
     )]
     WrongOwner { path: PathBuf, found: String, expected: String },
+    #[error(
+        "node {node} left cluster {cluster} for good, and its data directory {path} with it; to join anew, or to found another cluster, start \
+         the node with an empty --data directory"
+    )]
+    Left { path: PathBuf, node: String, cluster: String },
     #[error("data directory {path} is used by process {pid} (pid file {lock}); stop it or use another --data directory")]
     Locked { path: PathBuf, lock: PathBuf, pid: String },
     #[error("{file} is damaged at {offset}: {what}{WAY_OUT}")]

@@ -38,6 +38,9 @@ pub(super) struct Stored {
     /// must not give it one.
     #[serde(default)]
     pub(super) voteless: bool,
+    /// The node left its cluster for good: the data are of no use any more.
+    #[serde(default)]
+    pub(super) left: bool,
     /// How far both databases were at a clean close; `None` while open and after a crash. With it even a neatly cut tail is found.
     pub(super) closed_at: Option<ClosedAt>,
     /// There is a file `flushed`, and it must be there. (Not in directories of the first versions.)
@@ -131,7 +134,14 @@ mod tests {
             incarnation: 1_700_000_000_000,
             promised_to: None,
         };
-        Stored { identity, initialised: true, voteless: true, closed_at: Some(ClosedAt { log: 7, state: 3 }), marked: true }
+        Stored {
+            identity,
+            initialised: true,
+            voteless: true,
+            left: false,
+            closed_at: Some(ClosedAt { log: 7, state: 3 }),
+            marked: true,
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn run(path: &Path, now_ms: u64) -> Result<Recovery, StorageError> {
         // A promise was for the founding of that cluster, and would give it a vote.
         let promised_to = stored.identity.promised_to.filter(|_| !voteless);
         let identity = Identity { promised_to, ..stored.identity };
-        let emptied = Stored { identity, initialised: false, voteless, closed_at: None, marked: false };
+        let emptied = Stored { identity, initialised: false, voteless, left: stored.left, closed_at: None, marked: false };
         IdentityFile::in_directory(path).write(&emptied)?;
     }
     Ok(recovery)

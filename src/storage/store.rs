@@ -64,12 +64,14 @@ impl Storage {
         self.identity.lock().identity.clone()
     }
 
-    /// Durable on return. A cluster id, once set, cannot be changed.
+    /// Durable on return. A cluster id, once set, cannot be changed. A node that promised itself to no founder joins: it has no vote yet.
     pub fn set_cluster_id(&self, cluster_id: &str) -> Result<(), StorageError> {
-        self.change_identity(|identity, path| match &identity.cluster_id {
+        self.change_stored(|stored, path| match &stored.identity.cluster_id {
             Some(found) if found != cluster_id => Err(wrong_owner(path, "cluster", found, cluster_id)),
-            _ => {
-                identity.cluster_id = Some(cluster_id.to_owned());
+            Some(_) => Ok(()),
+            None => {
+                stored.identity.cluster_id = Some(cluster_id.to_owned());
+                stored.voteless = stored.identity.promised_to.is_none();
                 Ok(())
             }
         })
@@ -86,6 +88,19 @@ impl Storage {
             stored.voteless = voteless;
             Ok(())
         })
+    }
+
+    /// The node left its cluster: the directory is refused from now on. Durable on return.
+    pub fn set_left(&self) -> Result<(), StorageError> {
+        self.change_stored(|stored, _| {
+            stored.left = true;
+            Ok(())
+        })
+    }
+
+    /// Whether what was stored is there after a restart.
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self.backend, Backend::File(_))
     }
 
     /// Durable on return.
@@ -170,6 +185,10 @@ impl Files {
         let mut stored = match file.read()? {
             Some(stored) => {
                 check_owner(file.path(), &stored.identity, node_name, shards)?;
+                if stored.left {
+                    let cluster = stored.identity.cluster_id.unwrap_or_default();
+                    return Err(StorageError::Left { path: path.to_owned(), node: stored.identity.node_name, cluster });
+                }
                 stored
             }
             None if directory.raft().exists() || directory.state().exists() => {
@@ -214,7 +233,7 @@ pub(super) fn read_mark(path: &Path) -> Result<Option<u64>, StorageError> {
 
 fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {
     let identity = Identity { node_name: node_name.to_owned(), cluster_id: None, shards, incarnation, promised_to: None };
-    Stored { identity, initialised: false, voteless: false, closed_at: None, marked: false }
+    Stored { identity, initialised: false, voteless: false, left: false, closed_at: None, marked: false }
 }
 
 fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {

@@ -93,6 +93,8 @@ impl Plan {
             heartbeat_ms: 100,
             election_min_ms: 300,
             election_max_ms: 600,
+            protocol: crate::cluster::Protocol::default(),
+            must_agree: Vec::new(),
         }
     }
 

@@ -2,9 +2,11 @@
 
 pub mod kit;
 mod large;
+mod membership;
 mod partition;
 mod sessions;
 mod several;
 mod single;
+mod versions;
 mod visibility;
 mod wire;

@@ -316,11 +316,11 @@ async fn a_stopped_node_can_be_removed_and_comes_back_as_a_new_one() {
     let mut nodes = plan.start_all().await;
     nodes[0].retain("a").await;
     let gone = nodes[2].cluster.node();
-    assert_eq!(nodes[0].cluster.remove_member(gone).await, Err(RemoveError::Alive));
-    assert_eq!(nodes[0].cluster.remove_member(1).await, Err(RemoveError::NotAMember));
+    assert_eq!(nodes[0].cluster.remove_member(gone, |_| {}).await, Err(RemoveError::Alive));
+    assert_eq!(nodes[0].cluster.remove_member(1, |_| {}).await, Err(RemoveError::NotAMember));
     nodes.pop().unwrap().cluster.shutdown().await;
     wait_for("death", || !alive(&nodes[0]).contains(&gone), String::new).await;
-    assert_eq!(nodes[0].cluster.remove_member(gone).await, Ok(()));
+    assert_eq!(nodes[0].cluster.remove_member(gone, |_| {}).await, Ok(()));
     assert!(nodes[0].cluster.status().groups.iter().all(|group| group.voters.len() == 2));
     assert_eq!(nodes[0].cluster.status().members.len(), 2);
     nodes[1].retain("b").await;

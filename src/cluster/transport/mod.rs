@@ -11,7 +11,7 @@ mod peer;
 mod seed;
 mod server;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -32,8 +32,11 @@ use super::rate_limit::RateLimit;
 use super::visibility::Progress;
 
 use frame::{Class, Outbound};
-use hello::Introduction;
+use hello::{Introduction, VERSION_MAX, VERSION_MIN, Versions};
 use peer::Peer;
+
+/// A peer that is no member is remembered for so long after it was last heard.
+const STRANGER_MS_MAX: u64 = 60_000;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +93,7 @@ pub struct Transport {
     process: u64,
     shards: u16,
     incarnation: AtomicU64,
+    versions: Mutex<Versions>,
     cluster_id: RwLock<Option<String>>,
     secret: String,
     /// A connection over which nothing is heard for so long is broken.
@@ -116,6 +120,7 @@ impl Transport {
             process: rand::random(),
             shards,
             incarnation: AtomicU64::new(incarnation),
+            versions: Mutex::new(Versions { min: VERSION_MIN, max: VERSION_MAX }),
             cluster_id: RwLock::default(),
             secret: secret.to_owned(),
             silence,
@@ -147,6 +152,15 @@ impl Transport {
     /// Closes everything; no call or message goes through afterwards.
     pub fn stop(&self) {
         self.cancel.cancel();
+    }
+
+    /// The versions spoken from the next connection on.
+    pub fn set_versions(&self, min: u16, max: u16) {
+        *self.versions.lock() = Versions { min, max };
+    }
+
+    fn versions(&self) -> Versions {
+        *self.versions.lock()
     }
 
     /// What this node says of itself from now on.
@@ -185,13 +199,17 @@ impl Transport {
         peer.consensus.call(group, request, timeout).await
     }
 
-    /// Sends in order; false where the link is down or its buffer is full.
+    /// Sends in order; false where the link is down or its buffer is full, or the peer's release does not know the message.
     pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
-        self.peer(node).is_some_and(|peer| peer.messages.send_message(message))
+        let since = message.since();
+        let knows = |peer: &Peer| since <= VERSION_MIN || peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.messages.send_message(message))
     }
 
     pub fn send_control(&self, node: NodeId, control: Control) -> bool {
-        self.peer(node).is_some_and(|peer| peer.messages.send(&Outbound::Control(control)))
+        let since = control.since();
+        let knows = |peer: &Peer| peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.messages.send(&Outbound::Control(control)))
     }
 
     /// Sends on the link for consensus; false where it is down or full.
@@ -201,9 +219,16 @@ impl Transport {
 
     /// Sends to all peers in reach.
     pub fn broadcast_control(&self, control: &Control) {
+        self.broadcast(|_| Some(control.clone()));
+    }
+
+    /// Sends each peer in reach what it understands, by the protocol version spoken with it.
+    pub fn broadcast(&self, control: impl Fn(u16) -> Option<Control>) {
         let peers: Vec<_> = self.peers.read().values().cloned().collect();
         for peer in peers {
-            peer.messages.send(&Outbound::Control(control.clone()));
+            if let Some(control) = control(peer.who().map_or(0, |who| who.version)) {
+                peer.messages.send(&Outbound::Control(control));
+            }
         }
     }
 
@@ -220,6 +245,21 @@ impl Transport {
         self.peers.read().values().map(|peer| peer.view()).collect()
     }
 
+    /// Dials peers no more that are no members and were not heard of for long.
+    pub fn forget_strangers(&self, members: &BTreeSet<NodeId>) {
+        let is_gone = |peer: &Peer| !members.contains(&peer.id) && peer.is_gone(STRANGER_MS_MAX);
+        if self.peers.read().values().any(|peer| is_gone(peer)) {
+            self.peers.write().retain(|_, peer| {
+                let gone = is_gone(peer);
+                if gone {
+                    tracing::info!(peer = peer.name, "no member and not heard of for long: not dialed any more");
+                    peer.cancel.cancel();
+                }
+                !gone
+            });
+        }
+    }
+
     fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
         self.peers.read().get(&node).cloned()
     }
@@ -232,7 +272,18 @@ impl Transport {
             cluster_id: self.cluster_id.read().clone(),
             process: self.process,
             shards: self.shards,
+            version: 0,
         }
+    }
+
+    /// Drawn when the process started.
+    pub fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// The protocol version spoken with a peer; 0 where none was met yet.
+    pub fn version(&self, node: NodeId) -> u16 {
+        self.peer(node).and_then(|peer| peer.who()).map_or(0, |who| who.version)
     }
 
     fn spawn_links(self: &Arc<Self>, peer: &Arc<Peer>) {

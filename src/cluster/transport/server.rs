@@ -28,6 +28,8 @@ const CALLS_MAX: usize = 256;
 /// Answers waiting to be written to one peer.
 const ANSWERS_MAX: usize = 1024;
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// A process heard within this time, three pings, is there: another one under its name is a mistake.
+const THERE_MS: u64 = 1_500;
 
 pub(super) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
@@ -65,7 +67,9 @@ async fn serve_peer(
     permit: tokio::sync::OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
-    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, |who| admit(transport, who));
+    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, transport.versions(), |who| {
+        admit(transport, who)
+    });
     let result = match timeout(HELLO_TIMEOUT, hello).await {
         Ok(result) => result,
         Err(_) => Err(HelloError::Io(io::ErrorKind::TimedOut.into())),
@@ -113,11 +117,10 @@ fn admit(transport: &Transport, who: &Introduction) -> Result<(), Refusal> {
     {
         return Err(Refusal::ClusterId { dialer: dialer.clone(), acceptor: acceptor.clone() });
     }
-    // A restarted node has a larger incarnation than before; a smaller one beside a running process is another node.
+    // A process that ended took its connections with it, or fell silent: one that is still heard is another node of that name.
     if let Some(peer) = transport.peer(node_id(&who.name)) {
-        let another = peer.name != who.name
-            || peer.who().is_some_and(|known| known.process != who.process && known.incarnation > who.incarnation);
-        if another && peer.messages.is_up() {
+        let another = peer.name != who.name || peer.who().is_some_and(|known| known.process != who.process);
+        if another && peer.is_there(THERE_MS) {
             return Err(clash());
         }
     }
