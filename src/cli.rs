@@ -1,6 +1,7 @@
 //! The command line: arguments, and the commands that are not the broker itself.
 
 pub mod cluster;
+pub mod storage;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Read, Write};
@@ -35,6 +36,9 @@ pub enum Command {
     /// Start a node; it runs until SIGINT (Ctrl-C) or SIGTERM
     #[command(after_long_help = START_EXAMPLES)]
     Start(StartArgs),
+    /// Look at the data of a node that is stopped, or give it up for its peers to fill the node again
+    #[command(subcommand)]
+    Storage(storage::StorageCommand),
     /// Ask or tell a node that runs on this machine about its cluster
     Cluster(cluster::ClusterArgs),
     /// Work with configuration files

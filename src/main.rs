@@ -17,6 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     match cli::parse().command {
         Command::Start(arguments) => start(&arguments),
+        Command::Storage(command) => cli::storage::run(&command),
         Command::Cluster(arguments) => cli::cluster::run(arguments),
         Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
         Command::Password(PasswordCommand::Hash(arguments)) => cli::run_password_hash(&arguments),

@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("listener", &["mqtt", "signal", "config", "actor", "internal_client", "telemetry"]),
     ("edge", &["mqtt", "signal", "config", "internal_client", "telemetry"]),
     ("admin", &[]),
-    ("cli", &["config", "auth", "admin"]),
+    ("cli", &["config", "auth", "storage", "admin"]),
 ];
 
 /// Rooms without async, clocks, sockets and randomness, and what must not be named there outside tests.

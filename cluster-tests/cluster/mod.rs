@@ -3,6 +3,8 @@
 mod addons;
 mod carried;
 mod drain;
+mod damage;
+mod disks;
 mod founding;
 mod growth;
 mod large;
@@ -16,4 +18,5 @@ mod restart;
 mod routing;
 mod storm;
 mod takeover;
+mod upgrade;
 mod visible;

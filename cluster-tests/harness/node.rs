@@ -41,6 +41,8 @@ pub struct Refusal {
 pub struct Node {
     pub name: String,
     pub config: Config,
+    /// Another program than the one under test.
+    pub program: Option<PathBuf>,
     /// More variables of the environment.
     pub env: Vec<(String, String)>,
     /// Takes the place of `/etc/hosts` for the process; see `private_hosts`.
@@ -69,6 +71,7 @@ impl Node {
         Self {
             name: name.to_owned(),
             config,
+            program: None,
             env: Vec::new(),
             hosts: None,
             home: home.to_owned(),
@@ -142,9 +145,9 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = match &self.hosts {
-            None => Command::new(program()),
-            Some(hosts) => with_hosts(hosts),
+        let mut command = match (&self.hosts, &self.program) {
+            (None, program) => Command::new(program.clone().unwrap_or_else(self::program)),
+            (Some(hosts), _) => with_hosts(hosts),
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
@@ -225,6 +228,11 @@ impl Node {
         let status = wait::until(&what, STOP, || self.child().try_wait().expect("the process can be asked"));
         self.process = None;
         status
+    }
+
+    /// Whether the process has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child().try_wait().expect("the process can be asked").is_some()
     }
 
     pub fn signal(&mut self, signal: Signal) {

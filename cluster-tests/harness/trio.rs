@@ -74,6 +74,16 @@ impl Trio {
         }
     }
 
+    /// Waits until one node that was launched is ready, and all see three nodes alive.
+    pub fn wait_ready_one(&mut self, index: usize) {
+        self.nodes[index].wait_ready();
+        for node in &self.nodes {
+            wait::until(&format!("{} is up and sees three nodes", node.name), SOON, || {
+                (node.is_up() && alive(node) == 3).then_some(())
+            });
+        }
+    }
+
     pub fn mqtt(&self, index: usize) -> SocketAddr {
         self.nodes[index].mqtt()
     }

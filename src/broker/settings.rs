@@ -102,6 +102,7 @@ pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
         election_min_ms: cluster.election_timeout_min_ms,
         election_max_ms: cluster.election_timeout_max_ms,
         close_without_majority_ms: cluster.close_without_majority_ms,
+        protocol: crate::cluster::Protocol::default(),
         must_agree: crate::config::must_agree(settings),
     }
 }

@@ -43,3 +43,24 @@ pub enum Control {
     /// Nodes with more clients than their share are to part with the excess.
     Rebalance,
 }
+
+impl Control {
+    /// The protocol version that brought it.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Meta(_)
+            | Self::Join { .. }
+            | Self::Remove { .. }
+            | Self::Cluster { .. }
+            | Self::PromiseRequest { .. }
+            | Self::PromiseReply { .. } => 2,
+            Self::About(_)
+            | Self::JoinEmpty { .. }
+            | Self::Counted { .. }
+            | Self::Forget { .. }
+            | Self::Forgotten { .. }
+            | Self::Transfer { .. }
+            | Self::KeepLeading { .. } => FEATURES,
+        }
+    }
+}

@@ -18,8 +18,9 @@ use super::clock::monotonic_ms;
 use super::handle::{ClusterError, GroupStatus};
 use super::raft::log_store::RaftLog;
 use super::raft::network::Network;
-use super::raft::rpc::{Request, Response, Transfers, execute};
+use super::raft::rpc::{Request, Response, execute};
 use super::raft::state_machine::{Machine, StateMachine};
+use super::raft::transfers::Transfers;
 use super::raft::{Raft, TypeConfig};
 use super::settings::ClusterSettings;
 
@@ -111,11 +112,13 @@ impl Group {
     ) -> Result<Arc<Self>, ClusterError> {
         let node = network.node;
         let lease_ms = config.election_timeout_max;
+        let transfers = Transfers::new(index, Arc::clone(&state));
         let log = RaftLog::new(log);
         let serving = Arc::new(AtomicBool::new(false));
         let machine = StateMachine::new(machine, state, Arc::clone(&serving))
             .await
-            .map_err(|error| ClusterError::Raft(format!("{}: {error}", group_name(index))))?;
+            .and_then(|machine| machine.check_meets(&log).map(|()| machine))
+            .map_err(|error| ClusterError::Raft(format!("group {}: {error}", group_name(index))))?;
         let raft = Raft::build(node, config, network, log.clone(), machine)
             .await
             .map_err(|error| ClusterError::Raft(format!("{}: {error}", group_name(index))))?;
@@ -127,7 +130,7 @@ impl Group {
             node,
             raft,
             log,
-            transfers: Transfers::default(),
+            transfers,
             view: watch::Sender::new(view),
             heard: Mutex::default(),
             may_vote: AtomicBool::new(true),
@@ -252,6 +255,7 @@ impl Group {
         let mut metrics = self.raft.metrics();
         let mut led = false;
         loop {
+            self.transfers.forget_idle();
             let view = self.look(&metrics.borrow_watched());
             self.view.send_if_modified(|known| {
                 // The time alone wakes nobody.

@@ -126,6 +126,11 @@ impl Cluster {
         self.inner.node.incarnation()
     }
 
+    /// The version that all members are known to speak (`versions`): newer kinds of commands are not taken.
+    pub fn level(&self) -> u16 {
+        self.inner.node.level()
+    }
+
     pub fn shards(&self) -> u16 {
         self.inner.node.settings.shards
     }
@@ -140,6 +145,8 @@ impl Cluster {
         command: Command,
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
         let submitted = match self.shard(shard) {
+            // Some member is of a release that cannot read it.
+            Some(_) if command.since() > self.inner.node.level() => Err(SubmitError::Unavailable),
             Some((shard, group)) => shard.submitter.submit(command, &group.view()),
             None => Err(SubmitError::Unavailable),
         };

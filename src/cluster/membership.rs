@@ -98,7 +98,10 @@ pub async fn keep_member(node: Arc<Node>) {
 }
 
 /// Hands meta commands to the leader. Whether they are applied is seen in the state; they are proposed again until then.
-pub async fn propose_meta(node: &Node, commands: Vec<MetaCommand>) {
+///
+/// What some member's release cannot read is not proposed.
+pub async fn propose_meta(node: &Node, mut commands: Vec<MetaCommand>) {
+    commands.retain(|command| command.since() <= node.level());
     let group = node.meta_group();
     match group.view().leader {
         Some(leader) if leader == node.id => {

@@ -31,6 +31,7 @@ mod submit;
 mod ticker;
 mod transfer;
 mod transport;
+mod versions;
 mod visibility;
 
 pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, MemberStatus, SubmitError};
@@ -40,6 +41,7 @@ pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
 pub use settings::{ClusterSettings, Dns};
+pub use versions::Protocol;
 
 #[cfg(test)]
 mod cluster_test;

@@ -27,10 +27,12 @@ use super::raft::state_machine::Machine;
 use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
+use super::transport::hello::VERSION_MIN;
 use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{
     ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, liveness, membership, node_id, ticker,
+    versions,
 };
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
@@ -102,6 +104,9 @@ impl Node {
             transport
         });
 
+        if let Some(transport) = &transport {
+            transport.set_versions(VERSION_MIN, settings.protocol.max);
+        }
         let config = raft_config(&settings)?;
         let network = |group| Network { transport: transport.clone(), node: id, group };
         let meta_store = storage.state(META_GROUP)?;
@@ -194,6 +199,7 @@ impl Node {
         self.spawn(liveness::run(Arc::clone(self)));
         self.spawn(ticker::run(Arc::clone(self)));
         self.spawn(visibility::run(Arc::clone(self)));
+        self.spawn(versions::run(Arc::clone(self)));
         if self.transport.is_some() {
             self.spawn(drain::run(Arc::clone(self)));
             self.spawn(failure_detector::run(Arc::clone(self)));
@@ -329,6 +335,11 @@ impl Node {
         }
         self.cluster_id.send_replace(Some(id.to_owned()));
         Ok(())
+    }
+
+    /// The version that all members are known to speak.
+    pub fn level(&self) -> u16 {
+        self.meta.level().max(VERSION_MIN)
     }
 
     pub fn meta_group(&self) -> &Arc<Group> {

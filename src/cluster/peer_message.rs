@@ -91,6 +91,20 @@ impl PeerMessage {
         }
     }
 
+    /// The protocol version that brought it.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Commands { .. }
+            | Self::Publish { .. }
+            | Self::DeliverShared { .. }
+            | Self::Dispatch { .. }
+            | Self::DispatchStored { .. }
+            | Self::DispatchDone { .. }
+            | Self::Settle { .. }
+            | Self::Settled { .. } => 2,
+        }
+    }
+
     /// Whose message it carries, where the order of messages counts.
     pub fn publisher(&self) -> Option<&ByteString> {
         match self {

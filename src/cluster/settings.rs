@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::versions::Protocol;
+
 /// Settings of this node's part in the cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterSettings {
@@ -27,6 +29,7 @@ pub struct ClusterSettings {
     pub election_max_ms: u64,
     /// For so long a node keeps its clients without a leader of `meta` in reach.
     pub close_without_majority_ms: u64,
+    pub protocol: Protocol,
     /// Settings that are to be the same on every node, by their names in config.xml; where they differ it is told.
     pub must_agree: Vec<(String, String)>,
 }

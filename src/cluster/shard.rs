@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::replica::event::Applied;
-use crate::replica::state::Record;
 use crate::replica::{Command, Incarnation, NodeId, Proposal, ShardId, State};
-use crate::storage::state::Changes;
+use crate::storage::state::{Changes, Incoming};
 use crate::storage::{StateStore, StorageError};
 
 use super::Hooks;
@@ -115,13 +114,16 @@ impl Machine for Shard {
         self.submitter.complete(answers, |node, incarnation| self.state.read().applied_seq(node, incarnation));
     }
 
-    fn replace(&self, records: &[Record]) -> io::Result<()> {
+    fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
         let mut state = State::new(self.id);
-        for (key, value) in records {
-            state.load(key, value).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        }
+        let load =
+            &mut |key: &[u8], value: &[u8]| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string()));
+        incoming.load(load).map_err(io::Error::other)?;
         state.finish_load();
+        incoming.flush().map_err(io::Error::other)?;
         let mut present = self.state.write();
+        // Under the lock: whoever looks into the store while he reads the state finds that state's records.
+        incoming.make_current(applied).map_err(io::Error::other)?;
         *present = state;
         // Readers may look meanwhile; nobody but this task writes.
         let present = RwLockWriteGuard::downgrade(present);

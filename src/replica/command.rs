@@ -108,6 +108,32 @@ pub struct PartCommand {
 }
 
 impl Command {
+    /// The version that brought it: proposed only once every member of the cluster knows it, for every member reads it (`cluster::versions`).
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Whole { command, .. } => command.since(),
+            Self::Connect(_)
+            | Self::Disconnect { .. }
+            | Self::NodeDown { .. }
+            | Self::Subscribe { .. }
+            | Self::Unsubscribe { .. }
+            | Self::Enqueue { .. }
+            | Self::Receive { .. }
+            | Self::Release { .. }
+            | Self::Acknowledge { .. }
+            | Self::AcknowledgeShared { .. }
+            | Self::AssignShared { .. }
+            | Self::RemoveGroup { .. }
+            | Self::Retain { .. }
+            | Self::Take(_)
+            | Self::TrimOutbox { .. }
+            | Self::Expire { .. }
+            | Self::RemoveSession { .. }
+            | Self::Kick { .. }
+            | Self::Part(_) => 2,
+        }
+    }
+
     /// Whether its effect must be there on every node that serves clients before the client hears of it: what is published, or subscribed to,
     /// on any node from then on finds it.
     pub fn is_acknowledged_as_effective(&self) -> bool {

@@ -2,6 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+/// What to do about damage.
+pub(super) const WAY_OUT: &str =
+    " (`troupemq storage check` tells all that is, `troupemq storage recover` has the other nodes fill this one again)";
+
 /// Errors name the file or directory and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -24,7 +28,7 @@ pub enum StorageError {
     Left { path: PathBuf, node: String, cluster: String },
     #[error("data directory {path} is used by process {pid} (pid file {lock}); stop it or use another --data directory")]
     Locked { path: PathBuf, lock: PathBuf, pid: String },
-    #[error("{file} is damaged at {offset}: {what}")]
+    #[error("{file} is damaged at {offset}: {what}{WAY_OUT}")]
     Damaged { file: PathBuf, offset: String, what: String },
     #[error("storage stopped after a failed write: {0}")]
     Poisoned(String),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::StorageError;
 use super::log::{Flushed, LogStore};
 use super::log_index::LogIndex;
-use super::state::{Changes, StateStore};
+use super::state::{Changes, Incoming, StateStore};
 use super::stats::Health;
 
 /// Logs and states of all groups.
@@ -86,7 +86,32 @@ type Records = BTreeMap<Vec<u8>, Arc<[u8]>>;
 
 #[derive(Default)]
 struct MemoryState {
-    content: Mutex<(Records, Option<Vec<u8>>)>,
+    content: Arc<Mutex<(Records, Option<Vec<u8>>)>>,
+}
+
+struct MemoryIncoming {
+    content: Arc<Mutex<(Records, Option<Vec<u8>>)>>,
+    records: Records,
+}
+
+impl Incoming for MemoryIncoming {
+    fn write(&mut self, records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), StorageError> {
+        self.records.extend(records.into_iter().map(|(key, value)| (key, value.into())));
+        Ok(())
+    }
+
+    fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> {
+        self.records.iter().try_for_each(|(key, value)| visit(key, value))
+    }
+
+    fn flush(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn make_current(&mut self, applied: Vec<u8>) -> Result<(), StorageError> {
+        *self.content.lock() = (std::mem::take(&mut self.records), Some(applied));
+        Ok(())
+    }
 }
 
 impl StateStore for MemoryState {
@@ -111,10 +136,8 @@ impl StateStore for MemoryState {
         records.iter().try_for_each(|(key, value)| visit(key, value))
     }
 
-    fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError> {
-        let records = records.map(|(key, value)| (key, value.into())).collect();
-        *self.content.lock() = (records, Some(applied));
-        Ok(())
+    fn receive(&self) -> Result<Box<dyn Incoming>, StorageError> {
+        Ok(Box::new(MemoryIncoming { content: Arc::clone(&self.content), records: Records::new() }))
     }
 
     fn flush(&self) -> Result<(), StorageError> {

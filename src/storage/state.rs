@@ -17,8 +17,22 @@ pub trait StateStore: Send + Sync {
     /// Visits all records in key order, as of the time of the call.
     #[expect(clippy::type_complexity, reason = "a name for the visitor would say less than its type")]
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError>;
-    /// Replaces everything (an installed snapshot), durable on return. Interrupted anywhere it is as if it had not begun.
-    fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError>;
+    /// Begins to receive a state that is to take the place of this one (a snapshot). Until it does, this one is read and written as before.
+    fn receive(&self) -> Result<Box<dyn Incoming>, StorageError>;
     /// Flushes to the disk everything written so far: the log may be purged behind the `applied` read before this call.
     fn flush(&self) -> Result<(), StorageError>;
+}
+
+/// A whole state on its way into the place of a group's present one. Memory holds what one `write` brings. Everything blocks on the disk, the
+/// drop too: it deletes what did not become current, or what was current before.
+pub trait Incoming: Send {
+    /// Writes the next records, in any order; not flushed.
+    fn write(&mut self, records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), StorageError>;
+    /// Visits all records written, in key order.
+    #[expect(clippy::type_complexity, reason = "a name for the visitor would say less than its type")]
+    fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError>;
+    /// Flushes what was written, so that little is left for `make_current`.
+    fn flush(&self) -> Result<(), StorageError>;
+    /// Makes it the group's state, with `applied`; durable on return. Interrupted anywhere it is as if it had not begun.
+    fn make_current(&mut self, applied: Vec<u8>) -> Result<(), StorageError>;
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::directory::Directory;
 use super::file_log::FileLogs;
 use super::file_state::FileStates;
+use super::flushed_mark::{self, FlushedMark};
 use super::identity::{ClosedAt, IdentityFile, Stored};
 use super::memory::Memory;
 use super::stats::{Health, StorageStats};
@@ -200,10 +201,11 @@ impl Files {
             }
         };
         let (initialised, closed_at) = (stored.initialised, stored.closed_at);
-        let logs = FileLogs::open(directory.raft(), shards + 1, initialised, closed_at.map(|at| at.log), health.clone())?;
+        let marked = if stored.marked { read_mark(path)? } else { None };
+        let logs = FileLogs::open(path, shards + 1, initialised, closed_at.map(|at| at.log), marked, health.clone())?;
         let states = FileStates::open(directory.state(), shards + 1, initialised, closed_at.map(|at| at.state), health.clone())?;
         stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
-        stored = Stored { initialised: true, closed_at: None, ..stored };
+        stored = Stored { initialised: true, closed_at: None, marked: true, ..stored };
         file.write(&stored)?;
         states.delete_abandoned()?;
         Ok((Self { logs, states, identity: file, _directory: directory }, stored))
@@ -223,9 +225,15 @@ impl Drop for Storage {
     }
 }
 
+/// How far the log was flushed, where that must be written.
+pub(super) fn read_mark(path: &Path) -> Result<Option<u64>, StorageError> {
+    let missing = || StorageError::damaged(&path.join(flushed_mark::FILE_NAME), "byte 0", "it is missing");
+    FlushedMark::read(path)?.ok_or_else(missing).map(Some)
+}
+
 fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {
     let identity = Identity { node_name: node_name.to_owned(), cluster_id: None, shards, incarnation, promised_to: None };
-    Stored { identity, initialised: false, voteless: false, left: false, closed_at: None }
+    Stored { identity, initialised: false, voteless: false, left: false, closed_at: None, marked: false }
 }
 
 fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {

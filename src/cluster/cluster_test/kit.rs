@@ -95,6 +95,7 @@ impl Plan {
             election_min_ms: 300,
             election_max_ms: 600,
             close_without_majority_ms: 10_000,
+            protocol: crate::cluster::Protocol::default(),
             must_agree: Vec::new(),
         }
     }

@@ -7,5 +7,6 @@ mod partition;
 mod sessions;
 mod several;
 mod single;
+mod versions;
 mod visibility;
 mod wire;

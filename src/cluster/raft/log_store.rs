@@ -39,6 +39,11 @@ impl RaftLog {
         Self { store, cache: Arc::default(), appended_bytes: Arc::default() }
     }
 
+    /// Up to where entries were removed.
+    pub fn purged(&self) -> io::Result<Option<LogId>> {
+        self.store.purged().map_err(io::Error::other)?.map(|bytes| decode(&bytes)).transpose()
+    }
+
     /// Bytes appended since the process started; a ticker takes a snapshot when they grew much.
     pub fn appended_bytes(&self) -> u64 {
         self.appended_bytes.load(Ordering::Relaxed)
@@ -127,8 +132,7 @@ impl RaftLogStorage<TypeConfig> for RaftLog {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
-        let last_purged_log_id: Option<LogId> =
-            self.store.purged().map_err(io::Error::other)?.map(|bytes| decode(&bytes)).transpose()?;
+        let last_purged_log_id = self.purged()?;
         let last = self.store.last().map_err(io::Error::other)?;
         let last_log_id = match last {
             Some((index, bytes)) => Some(decode_entry(index, &bytes)?.log_id()),

@@ -8,6 +8,7 @@ pub mod network;
 pub mod rpc;
 pub mod snapshot;
 pub mod state_machine;
+pub mod transfers;
 pub mod type_config;
 
 pub use type_config::{Payload, PeerNode, Raft, TypeConfig};

@@ -18,13 +18,15 @@ use crate::replica::NodeId;
 
 use super::rpc::{Request, Response};
 use super::snapshot::{ChunkReader, SnapshotData};
+use super::transfers::Progress;
 use super::type_config::{PeerNode, SnapshotMeta, TypeConfig, Vote};
 
 /// An append with entries may wait for a flush on a busy disk; a dead link ends it at once anyway.
 const APPEND_TIMEOUT_MIN: Duration = Duration::from_secs(2);
-/// Installing writes the whole state.
-const SNAPSHOT_INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
-const SNAPSHOT_CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Installing reads the whole state, for as long as that takes; a receiver that dies breaks the link, which ends the call at once.
+const SNAPSHOT_INSTALL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// One chunk on its way and onto a busy disk. The whole may take any time.
+const SNAPSHOT_CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes the callers of one group; without a transport (a cluster of one) none is ever asked for.
 pub struct Network {
@@ -69,15 +71,24 @@ impl Caller {
     /// Sends all chunks, each when the one before was taken; returns how many.
     async fn send_chunks(&self, transfer: u64, reader: &mut ChunkReader) -> Result<u32, RPCError<TypeConfig>> {
         let mut ordinal = 0;
+        let mut progress = Progress::default();
+        tracing::info!(group = self.group, to = self.target, "sends a snapshot");
         loop {
             let records = match reader.next().await {
                 Ok(Some(records)) => records,
                 // The receiver learns of the transfer by its first chunk.
                 Ok(None) if ordinal == 0 => Vec::new(),
-                Ok(None) => return Ok(ordinal),
+                Ok(None) => {
+                    tracing::info!(group = self.group, to = self.target, %progress, "sent a snapshot, waits for it to be installed");
+                    return Ok(ordinal);
+                }
                 Err(error) => return Err(NetworkError::new(&error).into()),
             };
             let last = records.is_empty();
+            let bytes = records.iter().map(|(key, value)| key.len() + value.len()).sum();
+            if progress.add(records.len(), bytes) {
+                tracing::info!(group = self.group, to = self.target, %progress, "sends a snapshot");
+            }
             let request = Request::SnapshotChunk { transfer, ordinal, records };
             match self.call(RPCTypes::InstallSnapshot, request, SNAPSHOT_CHUNK_TIMEOUT).await? {
                 Response::ChunkTaken => {}

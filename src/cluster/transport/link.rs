@@ -266,7 +266,7 @@ pub(super) async fn connect(transport: &Transport, address: &str, class: Class) 
     let timed_out = || HelloError::Io(io::ErrorKind::TimedOut.into());
     let mut stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(|_| timed_out())??;
     stream.set_nodelay(true)?;
-    let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret);
+    let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret, transport.versions());
     let who = timeout(HELLO_TIMEOUT, hello).await.map_err(|_| timed_out())??;
     Ok((stream, who))
 }

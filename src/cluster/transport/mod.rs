@@ -36,7 +36,7 @@ use super::settings::Dns;
 use super::visibility::Progress;
 
 use frame::{Class, Outbound};
-use hello::Introduction;
+use hello::{Introduction, VERSION_MAX, VERSION_MIN, Versions};
 use peer::Peer;
 
 /// A peer that is no member is remembered for so long after it was last heard.
@@ -97,6 +97,7 @@ pub struct Transport {
     process: u64,
     shards: u16,
     incarnation: AtomicU64,
+    versions: Mutex<Versions>,
     cluster_id: RwLock<Option<String>>,
     secret: String,
     /// A connection over which nothing is heard for so long is broken.
@@ -125,6 +126,7 @@ impl Transport {
             process: rand::random(),
             shards,
             incarnation: AtomicU64::new(incarnation),
+            versions: Mutex::new(Versions { min: VERSION_MIN, max: VERSION_MAX }),
             cluster_id: RwLock::default(),
             secret: secret.to_owned(),
             silence,
@@ -160,6 +162,15 @@ impl Transport {
     /// Closes everything; no call or message goes through afterwards.
     pub fn stop(&self) {
         self.cancel.cancel();
+    }
+
+    /// The versions spoken from the next connection on.
+    pub fn set_versions(&self, min: u16, max: u16) {
+        *self.versions.lock() = Versions { min, max };
+    }
+
+    fn versions(&self) -> Versions {
+        *self.versions.lock()
     }
 
     /// What this node says of itself from now on.
@@ -198,13 +209,17 @@ impl Transport {
         peer.consensus.call(group, request, timeout).await
     }
 
-    /// Sends in order; false where the link is down or its buffer is full.
+    /// Sends in order; false where the link is down or its buffer is full, or the peer's release does not know the message.
     pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
-        self.peer(node).is_some_and(|peer| peer.messages.send_message(message))
+        let since = message.since();
+        let knows = |peer: &Peer| since <= VERSION_MIN || peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.messages.send_message(message))
     }
 
     pub fn send_control(&self, node: NodeId, control: Control) -> bool {
-        self.peer(node).is_some_and(|peer| peer.messages.send(&Outbound::Control(control)))
+        let since = control.since();
+        let knows = |peer: &Peer| peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.messages.send(&Outbound::Control(control)))
     }
 
     /// Sends on the link for consensus; false where it is down or full.

@@ -67,7 +67,9 @@ async fn serve_peer(
     permit: tokio::sync::OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
-    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, |who| admit(transport, who));
+    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, transport.versions(), |who| {
+        admit(transport, who)
+    });
     let result = match timeout(HELLO_TIMEOUT, hello).await {
         Ok(result) => result,
         Err(_) => Err(HelloError::Io(io::ErrorKind::TimedOut.into())),
