@@ -74,14 +74,14 @@ impl Machine for Meta {
         }
     }
 
-    fn take_changes(&self) -> Changes {
-        match encode(&*self.state.read()) {
+    fn take_changes(&self) -> io::Result<Changes> {
+        Ok(match encode(&*self.state.read()) {
             Ok(value) => vec![(RECORD_KEY.to_vec(), Some(value))],
             Err(error) => {
                 tracing::error!(%error, "the meta state cannot be encoded");
                 Vec::new()
             }
-        }
+        })
     }
 
     fn publish(&self) {

@@ -67,6 +67,9 @@ pub struct Node {
     pub cancel: CancellationToken,
 }
 
+/// Bytes of queued messages that stay in memory although they are on disk, for connections that will take them at once; of all shards.
+const QUEUE_MEMORY_BYTES: usize = 24 * 1024 * 1024;
+
 impl Node {
     /// Loads all state, starts all groups and, in a cluster of several, the peer transport.
     pub async fn start(
@@ -109,7 +112,8 @@ impl Node {
                 ShardId(number),
                 id,
                 identity.incarnation,
-                store.as_ref(),
+                Arc::clone(&store),
+                QUEUE_MEMORY_BYTES / usize::from(settings.shards.max(1)),
                 Arc::clone(&hooks),
                 Arc::clone(&visibility),
             )?;

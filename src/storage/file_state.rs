@@ -173,15 +173,50 @@ impl StateStore for FileState {
         stored.map(|stored| self.unseal(APPLIED_KEY, &stored)).transpose()
     }
 
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let (_, generation) = self.engine()?;
+        let (short, _) = long_key::stored(key);
+        let read = || {
+            let found = generation.keyspace.get(&*short);
+            let found = found.map_err(|error| self.shared.engine_error(&self.place("get"), error))?;
+            let Some(found) = found else { return Ok(None) };
+            let (whole, value) = self.original(&short, &found)?;
+            // By the checksum it cannot be another; a digest of a long key might.
+            Ok((whole == key).then(|| value.to_vec()))
+        };
+        self.shared.stop_on_error(read())
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        let (_, generation) = self.engine()?;
+        let (first, last) = (long_key::stored(first).0, long_key::stored(last).0);
+        if first > last {
+            return Ok(());
+        }
+        let mut read = || {
+            for record in generation.keyspace.range(&*first..=&*last) {
+                let (key, stored) = record.into_inner().map_err(|error| self.shared.engine_error(&self.place("range"), error))?;
+                if !key.starts_with(RESERVED) {
+                    let (whole, value) = self.original(&key, &stored)?;
+                    if !visit(whole, value) {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        self.shared.stop_on_error(read())
+    }
+
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> {
         let (engine, generation) = self.engine()?;
         let mut after = self.place("before the first record");
         for record in engine.db.snapshot().iter(&generation.keyspace) {
             let (key, stored) = record.into_inner().map_err(|error| self.shared.engine_error(&after, error))?;
-            let value = unseal(&key, &stored).map_err(|what| self.damaged(&key, what))?;
-            if !key.starts_with(RESERVED) {
-                let (whole, value) =
-                    long_key::original(&key, value).ok_or_else(|| self.damaged(&key, "its long key does not fit".to_owned()))?;
+            if key.starts_with(RESERVED) {
+                unseal(&key, &stored).map_err(|what| self.damaged(&key, what))?;
+            } else {
+                let (whole, value) = self.original(&key, &stored)?;
                 visit(whole, value)?;
             }
             after = self.place(&format!("after key {}", key.escape_ascii()));
@@ -240,6 +275,12 @@ impl FileState {
         self.shared.commit(batch, &place)
     }
 
+    /// The whole key and the value of what the engine holds under `key`.
+    fn original<'a>(&self, key: &'a [u8], stored: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), StorageError> {
+        let value = unseal(key, stored).map_err(|what| self.damaged(key, what))?;
+        long_key::original(key, value).ok_or_else(|| self.damaged(key, "its long key does not fit".to_owned()))
+    }
+
     fn unseal(&self, key: &[u8], stored: &[u8]) -> Result<Vec<u8>, StorageError> {
         unseal(key, stored).map(<[u8]>::to_vec).map_err(|what| self.damaged(key, what))
     }
@@ -270,7 +311,7 @@ impl Shared {
         Ok(())
     }
 
-    fn stop_on_error(&self, result: Result<(), StorageError>) -> Result<(), StorageError> {
+    fn stop_on_error<T>(&self, result: Result<T, StorageError>) -> Result<T, StorageError> {
         result.inspect_err(|error| self.health.poison(error))
     }
 

@@ -1,7 +1,7 @@
 //! `in-memory` mode: the same interfaces over maps. Nothing survives the process, so everything is durable at once.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -109,6 +109,19 @@ impl StateStore for MemoryState {
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> {
         let records = self.content.lock().0.clone();
         records.iter().try_for_each(|(key, value)| visit(key, value))
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(self.content.lock().0.get(key).map(|value| value.to_vec()))
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        if first <= last {
+            let content = self.content.lock();
+            let bounds = (Bound::Included(first), Bound::Included(last));
+            let _ = content.0.range::<[u8], _>(bounds).all(|(key, value)| visit(key, value));
+        }
+        Ok(())
     }
 
     fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError> {

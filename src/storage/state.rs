@@ -17,6 +17,12 @@ pub trait StateStore: Send + Sync {
     /// Visits all records in key order, as of the time of the call.
     #[expect(clippy::type_complexity, reason = "a name for the visitor would say less than its type")]
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError>;
+    /// The value of a record; `None` where there is none. What was written when it is called is seen. A record that cannot be read stops the
+    /// storage, as a failed write does: whoever needs it cannot go on without.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// Visits the records from `first` to `last`, both included, in key order until `visit` returns false; else as `get`. `visit` must not
+    /// come back in here. Keys longer than the engine takes keep their order only among those that differ in their last 8 bytes.
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError>;
     /// Replaces everything (an installed snapshot), durable on return. Interrupted anywhere it is as if it had not begun.
     fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError>;
     /// Flushes to the disk everything written so far: the log may be purged behind the `applied` read before this call.
