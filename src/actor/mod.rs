@@ -8,6 +8,7 @@ pub mod clock;
 pub mod congestion;
 pub mod endings;
 pub mod essential;
+mod fetch;
 pub mod gate;
 pub mod holding;
 pub mod hooks;

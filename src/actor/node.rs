@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix_rt::ArbiterHandle;
+use tokio::sync::Semaphore;
 
 use crate::cluster::Cluster;
 use crate::queue::QueueLimits;
@@ -14,6 +15,7 @@ use crate::telemetry::metrics::Metrics;
 
 use super::client::Room;
 use super::congestion::Congestion;
+use super::fetch::FETCHES_MAX;
 use super::gate::Gate;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
@@ -55,6 +57,8 @@ pub struct Node {
     pub incomplete: Arc<Room>,
     /// QoS 0 messages that were put onto sockets which were not writable, and still wait there.
     pub stuffed: AtomicUsize,
+    /// Turns of those who read queued messages from the disk.
+    pub(super) fetches: Arc<Semaphore>,
     /// `None`: clients are read as fast as they send.
     pub throttle: Option<Throttle>,
     pub connections: AtomicU64,
@@ -85,6 +89,7 @@ impl Node {
             settling: Asked::default(),
             qos0_bytes: AtomicUsize::new(0),
             stuffed: AtomicUsize::new(0),
+            fetches: Arc::new(Semaphore::new(FETCHES_MAX)),
             connections: AtomicU64::new(0),
             rebalancing: AtomicBool::new(false),
             gate: None,

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use actix::fut::ActorFutureExt;
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
 use ahash::AHashMap;
 use bytestring::ByteString;
 use parking_lot::Mutex;
@@ -20,11 +21,12 @@ use crate::queue::Dispatcher;
 use crate::replica::body::INLINE_BYTES_MAX;
 use crate::replica::command::{Assignment, QueueStep};
 use crate::replica::session::QueueEntry;
-use crate::replica::{Command, ConnectionRef, ShardId, State};
+use crate::replica::{Command, ConnectionRef, Fetch, Found, Look, ShardId, State};
 use crate::routing::Member;
 
 use super::clock;
 use super::essential::Essential;
+use super::fetch::{self, Fetched};
 use super::hub::HubItem;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
@@ -35,6 +37,8 @@ pub type GroupMail = Mail<GroupItem, SharedSubscription>;
 const MEMBER_WINDOW: u32 = 32;
 /// Entries read ahead from the replica.
 const AHEAD_MAX: usize = 256;
+/// About how many bytes of them; a larger one comes alone.
+const AHEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Pause before an entry is offered again that no member's node took.
 const RETRY: Duration = Duration::from_millis(100);
 /// Silence of a member's node about an entry before it is handed over again.
@@ -156,9 +160,15 @@ pub async fn take_stored(
     let shard = node.shard_of(&group.full());
     let until = Instant::now() + STORED_PATIENCE;
     let message = loop {
-        let read =
-            |state: &State| state.group_queue_after(&group, seq.saturating_sub(1), 1).pop().filter(|entry| entry.seq == seq);
-        let entry = node.cluster().and_then(|cluster| cluster.read(shard, read)).flatten();
+        let read = |state: &State| state.look_at_group(&group, seq.saturating_sub(1), 1);
+        let Look { mut found, fetch, .. } = node.cluster().and_then(|cluster| cluster.read(shard, read)).unwrap_or_default();
+        let entry = match (found.pop().filter(|found| found.seq == seq).map(|found| found.entry), fetch) {
+            (Some(None), Some(fetch)) => {
+                let read = fetch::run(Arc::clone(&node.fetches), fetch).await.unwrap_or_default();
+                read.into_iter().find(|entry| entry.seq == seq)
+            }
+            (found, _) => found.flatten(),
+        };
         if let Some(message) = entry.and_then(|entry| entry.message) {
             break message;
         }
@@ -203,6 +213,8 @@ pub struct SharedSubscription {
     dispatcher: Dispatcher,
     /// Entries offered and not done with.
     entries: BTreeMap<u64, QueueEntry>,
+    /// Entries that were read from the disk.
+    fetched: Fetched,
     members: AHashMap<(u64, u64, u64), Member>,
     /// Entries handed to members of other nodes, and when: a link that breaks loses them, or the word that they are done.
     remote: BTreeMap<u64, Instant>,
@@ -222,6 +234,7 @@ impl SharedSubscription {
             batch: Vec::new(),
             dispatcher: Dispatcher::new(),
             entries: BTreeMap::new(),
+            fetched: Fetched::default(),
             members: AHashMap::new(),
             remote: BTreeMap::new(),
         };
@@ -251,19 +264,54 @@ impl SharedSubscription {
         let mut connected: Vec<_> = self.members.keys().map(|key| (*key, MEMBER_WINDOW)).collect();
         connected.sort_unstable();
         self.dispatcher.set_members(&connected);
-        self.read_ahead();
+        self.read_ahead(ctx);
         self.dispatch(ctx);
     }
 
-    fn read_ahead(&mut self) {
-        if self.members.is_empty() || self.entries.len() >= AHEAD_MAX {
+    fn read_ahead(&mut self, ctx: &mut Context<Self>) {
+        let held = self.entries.values().filter_map(|entry| entry.message.as_ref());
+        let mut bytes = held.map(|message| message.size_bytes()).sum::<usize>();
+        if self.members.is_empty() || self.entries.len() >= AHEAD_MAX || bytes >= AHEAD_BYTES_MAX {
             return;
         }
         let (after, want) = (self.dispatcher.offered(), AHEAD_MAX - self.entries.len());
         let Some(cluster) = self.node.cluster() else { return };
-        let entries = cluster.read(self.shard, |state| state.group_queue_after(&self.group, after, want)).unwrap_or_default();
-        self.dispatcher.offer(entries.iter().map(|entry| entry.seq));
-        self.entries.extend(entries.into_iter().map(|entry| (entry.seq, entry)));
+        let look = cluster.read(self.shard, |state| state.look_at_group(&self.group, after, want));
+        let Look { queue, found, fetch } = look.unwrap_or_default();
+        let mut found = found.into_iter();
+        while bytes < AHEAD_BYTES_MAX
+            && let Some(Found { seq, entry, .. }) = found.next()
+        {
+            let Some(entry) = entry.or_else(|| self.fetched.take(queue, seq)) else {
+                // Nothing overtakes what is on disk.
+                let last = found.take_while(|found| found.entry.is_none()).last().map_or(seq, |found| found.seq);
+                if let Some(fetch) = fetch {
+                    self.fetch(queue, fetch.of(seq, last), ctx);
+                }
+                return;
+            };
+            bytes += entry.message.as_ref().map_or(0, |message| message.size_bytes());
+            self.dispatcher.offer([seq]);
+            self.entries.insert(seq, entry);
+        }
+    }
+
+    /// Reads entries from the disk, and goes on when they are there.
+    fn fetch(&mut self, queue: u64, fetch: Fetch, ctx: &mut Context<Self>) {
+        if !self.fetched.begin(queue) {
+            return;
+        }
+        let reading = fetch::run(Arc::clone(&self.node.fetches), fetch).into_actor(self);
+        ctx.spawn(reading.map(|read, actor, ctx| {
+            if actor.fetched.end(read) {
+                actor.look(ctx);
+            } else {
+                ctx.run_later(fetch::RETRY, |actor, ctx| {
+                    actor.fetched.resume();
+                    actor.look(ctx);
+                });
+            }
+        }));
     }
 
     fn dispatch(&mut self, ctx: &mut Context<Self>) {

@@ -19,6 +19,8 @@ struct Sums {
     sessions: usize,
     persistent: usize,
     queued: usize,
+    queues_nearly_full: usize,
+    queue_memory: usize,
     retained: usize,
     subscriptions: usize,
     wills: usize,
@@ -72,7 +74,11 @@ impl Sums {
             self.sessions += 1;
             self.persistent += usize::from(session.is_persistent());
             self.wills += usize::from(session.will.is_some());
+            self.queues_nearly_full += usize::from(session.queue.is_nearly_full(&session.queue_head));
         }
+        let groups = state.groups().filter(|(_, group)| group.queue.is_nearly_full(&group.queue_head));
+        self.queues_nearly_full += groups.count();
+        self.queue_memory += state.resident_bytes();
     }
 }
 
@@ -82,6 +88,8 @@ impl Sampled for Sampler {
         metrics.hivemq.sessions_current.set(gauge(sums.sessions));
         metrics.hivemq.sessions_persistent_active.set(gauge(sums.persistent));
         metrics.hivemq.queued_current.set(gauge(sums.queued));
+        metrics.own.queues_nearly_full.set(gauge(sums.queues_nearly_full));
+        metrics.own.queue_memory_bytes.set(gauge(sums.queue_memory));
         metrics.hivemq.retained_current.set(gauge(sums.retained));
         metrics.hivemq.subscriptions_current.set(gauge(sums.subscriptions));
         metrics.hivemq.wills_current.set(gauge(sums.wills));

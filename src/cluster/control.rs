@@ -60,7 +60,9 @@ impl Control {
             | Self::Forget { .. }
             | Self::Forgotten { .. }
             | Self::Transfer { .. }
-            | Self::KeepLeading { .. } => FEATURES,
+            | Self::KeepLeading { .. }
+            | Self::Draining { .. }
+            | Self::Rebalance => FEATURES,
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::replica::NodeId;
@@ -138,6 +139,7 @@ async fn finish(node: &Node, founders: BTreeMap<NodeId, PeerNode>) -> Result<(),
     }
     let id = format!("{:032x}", rand::random::<u128>());
     node.set_cluster_id(&id).await?;
+    node.founded.store(true, Ordering::Release);
     let names: Vec<_> = founders.values().map(|founder| founder.name.as_str()).collect();
     tracing::info!(cluster_id = id, ?names, "founded the cluster");
     if let Some(transport) = &node.transport {

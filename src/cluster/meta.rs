@@ -74,8 +74,8 @@ impl Machine for Meta {
         }
     }
 
-    fn take_changes(&self) -> Changes {
-        match encode(&*self.state.read()) {
+    fn take_changes(&self) -> io::Result<Changes> {
+        Ok(match encode(&*self.state.read()) {
             Ok(value) => {
                 let level = self.level();
                 let raised = (level > 0).then(|| (LEVEL_KEY.to_vec(), Some(level.to_be_bytes().to_vec())));
@@ -85,7 +85,7 @@ impl Machine for Meta {
                 tracing::error!(%error, "the meta state cannot be encoded");
                 Vec::new()
             }
-        }
+        })
     }
 
     fn publish(&self) {

@@ -56,6 +56,8 @@ pub struct Node {
     proposers: Vec<Proposer>,
     pub meta: Arc<Meta>,
     pub visibility: Arc<Visibility>,
+    /// This process founded the cluster: no release before has seen it.
+    pub founded: AtomicBool,
     cluster_id: watch::Sender<Option<String>>,
     /// Rung when a link to a peer breaks.
     pub link_bell: Notify,
@@ -79,6 +81,9 @@ pub struct Node {
     waiting_for: Mutex<Option<(String, u64)>>,
     pub cancel: CancellationToken,
 }
+
+/// Bytes of queued messages that stay in memory although they are on disk, for connections that will take them at once; of all shards.
+const QUEUE_MEMORY_BYTES: usize = 24 * 1024 * 1024;
 
 impl Node {
     /// Loads all state, starts all groups and, in a cluster of several, the peer transport.
@@ -125,7 +130,8 @@ impl Node {
                 ShardId(number),
                 id,
                 identity.incarnation,
-                store.as_ref(),
+                Arc::clone(&store),
+                QUEUE_MEMORY_BYTES / usize::from(settings.shards.max(1)),
                 Arc::clone(&hooks),
                 Arc::clone(&visibility),
             )?;
@@ -155,6 +161,7 @@ impl Node {
             proposers,
             meta,
             visibility,
+            founded: AtomicBool::new(false),
             cluster_id: watch::Sender::new(identity.cluster_id),
             link_bell: Notify::new(),
             controls,

@@ -4,13 +4,14 @@
 //!   version has it (`since` of `Control` and `PeerMessage`).
 //! * A command in the log is read by every member, also by one that is away and by one that restarts from its log. So the cluster has a *level*, kept
 //!   in `meta`: the version that all members are known to speak. It is raised by the leader of `meta`, once every member has been met with a
-//!   higher version by this leader and that has been so for a while, in which a node can still go back to the release before. It
-//!   never sinks. A command of a higher version is not proposed (`since` of `Command` and `MetaCommand`), and a node that cannot speak the
+//!   higher version by this leader and that has been so for a while, in which a node can still go back to the release before (at once by the
+//!   founder of a new cluster). It never sinks. A command of a higher version is not proposed (`since` of `Command` and `MetaCommand`), and a node that cannot speak the
 //!   level is refused by the hello.
 //! * What was released does not change: a new kind gets a new variant at the end, and its version in `since`. Fields are not added.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::replica::NodeId;
@@ -50,7 +51,8 @@ pub async fn run(node: Arc<Node>) {
             Some((known, since)) if known == all => (known, since),
             _ => (all, Instant::now()),
         });
-        let waited = |since: Instant| since.elapsed() >= Duration::from_millis(node.settings.protocol.raise_after_ms);
+        let wait = if node.founded.load(Ordering::Acquire) { 0 } else { node.settings.protocol.raise_after_ms };
+        let waited = |since: Instant| since.elapsed() >= Duration::from_millis(wait);
         if let Some((all, _)) = due.filter(|(_, since)| waited(*since)) {
             tracing::info!(from = level, to = all, "all members speak a newer version: the cluster uses it from now on");
             propose_meta(&node, vec![MetaCommand::Raise { level: all }]).await;

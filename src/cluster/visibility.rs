@@ -30,6 +30,7 @@ use tokio::sync::oneshot;
 use crate::replica::{Incarnation, NodeId, ShardId};
 
 use super::clock::monotonic_ms;
+use super::control::FEATURES;
 use super::node::Node;
 use super::rate_limit::RateLimit;
 use super::transport::Transport;
@@ -68,6 +69,16 @@ pub enum Progress {
     Hold,
     /// The sender, that incarnation of it, does not read from its clients.
     Held { incarnation: Incarnation },
+}
+
+impl Progress {
+    /// The protocol version that brought it.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Applied { .. } | Self::Ask | Self::Positions { .. } => 2,
+            Self::Renew { .. } | Self::Renewed { .. } | Self::Hold | Self::Held { .. } => FEATURES,
+        }
+    }
 }
 
 /// The waits of this node.
@@ -249,7 +260,9 @@ impl Visibility {
         too_late.sort_unstable();
         too_late.dedup();
         too_late.iter().for_each(|peer| self.send(*peer, Progress::Hold));
-        too_late.retain(|peer| self.is_gone(*peer) || self.holds(*peer, now_ms));
+        // A peer of the release before cannot be told, and goes on.
+        let cannot_hold = |peer| self.transport.as_ref().is_some_and(|transport| transport.version(peer) < FEATURES);
+        too_late.retain(|peer| self.is_gone(*peer) || self.holds(*peer, now_ms) || cannot_hold(*peer));
         if too_late.is_empty() {
             return;
         }
@@ -348,6 +361,10 @@ fn look(node: &Node) {
     visibility.looked_ms.store(now_ms, Ordering::Release);
     let meta = node.meta_group();
     visibility.lease.lead(if meta.view().leads { meta.led_until_ms() } else { 0 });
+    if node.level() < FEATURES {
+        // Whoever leads may be of the release before, which gives none.
+        visibility.lease.renew(now_ms);
+    }
     if visibility.lease.is_due(now_ms)
         && let Some(leader) = meta.view().leader.filter(|leader| *leader != visibility.own)
     {

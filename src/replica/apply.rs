@@ -83,6 +83,7 @@ impl State {
         for batch in &proposal.batches {
             self.apply_batch(&mut scope, batch);
         }
+        self.ahead.clear();
         scope.out
     }
 

@@ -12,6 +12,7 @@ use super::ids::ConnectionRef;
 use super::record::DirtyRecords;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Queue, QueueEntry};
+use super::slot::Slot;
 use super::state::State;
 use super::stored_queue::Pushed;
 use crate::mqtt::{Message, QoS, SubscriptionIds};
@@ -61,6 +62,9 @@ impl State {
             self.due.change(before_ms, session.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Session(client.clone())));
             self.dirty.mark(RecordKey::QueueHead(client.clone()));
             scope.tell_queued(client);
+            if session.queue.became_nearly_full(&session.queue_head) {
+                self.filling = Some(QueueOwner::Session(client.clone()));
+            }
         }
         self.settle_push(scope, pushed, (message, qos), || QueueOwner::Session(client.clone()));
     }
@@ -80,9 +84,10 @@ impl State {
             }
             Pushed::QueuedInstead { seq, discarded } => {
                 self.dirty.mark(RecordKey::Entry(owner(), seq));
-                self.dirty.mark(RecordKey::Entry(owner(), discarded.seq));
-                if let Some(message) = discarded.message {
-                    self.report_dropped(scope, message, discarded.qos, &owner(), DropReason::ClientMessageQueueFull);
+                let (owner, qos) = (owner(), discarded.qos());
+                self.dirty.mark(RecordKey::Entry(owner.clone(), discarded.seq()));
+                if let Some(message) = self.message_of_taken(&owner, discarded) {
+                    self.report_dropped(scope, message, qos, &owner, DropReason::ClientMessageQueueFull);
                 }
             }
             Pushed::Refused => {
@@ -110,7 +115,9 @@ impl State {
     /// Counts and reports what steps of deliveries did.
     pub(super) fn settle_steps(&mut self, scope: &mut Scope, owner: &QueueOwner, walked: Walked) {
         self.queued_count -= walked.removed;
-        for (message, qos, loss) in walked.lost {
+        for (entry, loss) in walked.lost {
+            let qos = entry.qos();
+            let Some(message) = self.message_of_taken(owner, entry) else { continue };
             match loss {
                 Loss::Expired => self.report_expired(scope, message, qos, owner.receiver()),
                 Loss::Dropped(reason) => self.report_dropped(scope, message, qos, owner, reason),
@@ -143,7 +150,7 @@ impl QueueOwner {
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     removed: usize,
-    lost: Vec<(Arc<Message>, QoS, Loss)>,
+    lost: Vec<(Slot, Loss)>,
 }
 
 #[derive(Debug)]
@@ -176,8 +183,8 @@ pub(super) fn walk(
         };
         let Some(entry) = queue.take(index) else { continue };
         walked.removed += 1;
-        if let (Some(loss), Some(message)) = (loss, entry.message) {
-            walked.lost.push((message, entry.qos, loss));
+        if let Some(loss) = loss {
+            walked.lost.push((entry, loss));
         }
     }
     due.change(before_ms, queue.next_expiry_ms(), || DueKey::Queue(owner.clone()));

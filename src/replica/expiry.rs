@@ -6,7 +6,7 @@ use bytestring::ByteString;
 
 use super::apply::Scope;
 use super::record_key::{QueueOwner, RecordKey};
-use super::session::{Queue, QueueEntry};
+use super::session::Queue;
 use super::state::State;
 
 /// What can fall due.
@@ -87,10 +87,12 @@ impl State {
         let Some(queue) = queue else { return };
         let expired = queue.take_first_expiring();
         self.due.change(None, queue.next_expiry_ms(), || DueKey::Queue(owner.clone()));
-        let Some(QueueEntry { seq, qos, message: Some(message), .. }) = expired else { return };
+        let Some(expired) = expired else { return };
         self.queued_count -= 1;
-        let receiver = owner.receiver();
-        self.dirty.mark(RecordKey::Entry(owner, seq));
-        self.report_expired(scope, message, qos, receiver);
+        let (receiver, qos) = (owner.receiver(), expired.qos());
+        self.dirty.mark(RecordKey::Entry(owner.clone(), expired.seq()));
+        if let Some(message) = self.message_of_taken(&owner, expired) {
+            self.report_expired(scope, message, qos, receiver);
+        }
     }
 }

@@ -45,6 +45,9 @@ impl State {
         if pushed != Pushed::Refused {
             self.due.change(before_ms, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
             scope.tell_group_queued(id);
+            if group.queue.became_nearly_full(&group.queue_head) {
+                self.filling = Some(QueueOwner::Group(id.clone()));
+            }
         }
         self.settle_push(scope, pushed, (message, qos), || QueueOwner::Group(id.clone()));
     }
@@ -59,12 +62,10 @@ impl State {
 
     /// Hands entries over to members' sessions; what is gone meanwhile (expired, discarded) is not handed over.
     pub(super) fn assign_shared(&mut self, scope: &mut Scope, id: &GroupId, assignments: &[Assignment]) {
-        let Some(group) = self.groups.get(id) else { return };
         let mut steps = Vec::with_capacity(assignments.len());
         let mut events = Vec::with_capacity(assignments.len());
         for assignment in assignments {
-            let entry = group.queue.find(assignment.seq).and_then(|index| group.queue.entries.get(index));
-            let Some(message) = entry.and_then(|entry| entry.message.clone()) else { continue };
+            let Some(message) = self.message_of_group(id, assignment.seq) else { continue };
             steps.push((assignment.seq, QueueStep::Completed));
             events.push(OutboxEvent::Assigned {
                 client: assignment.client.clone(),
@@ -89,8 +90,9 @@ impl State {
         self.queued_count -= group.queue.entries.len();
         self.dirty.mark(RecordKey::Group(id.clone()));
         for entry in &group.queue.entries {
-            self.dirty.mark(RecordKey::Entry(QueueOwner::Group(id.clone()), entry.seq));
+            self.dirty.mark(RecordKey::Entry(QueueOwner::Group(id.clone()), entry.seq()));
         }
+        self.ahead.forget(&QueueOwner::Group(id.clone()));
         scope.tell_group_removed(id.clone());
     }
 }

@@ -7,6 +7,7 @@
 
 mod apply;
 pub mod body;
+pub mod cold;
 pub mod command;
 mod connect;
 mod digest;
@@ -18,6 +19,7 @@ mod expiry;
 pub mod fuzz;
 mod group;
 pub mod ids;
+pub mod look;
 pub mod meta;
 mod outbox;
 mod qos2;
@@ -27,6 +29,7 @@ mod retain;
 pub mod retained;
 pub mod session;
 mod sessions;
+pub mod slot;
 pub mod state;
 mod stored_queue;
 mod subscribe;
@@ -35,6 +38,8 @@ mod subscribe;
 mod apply_test;
 #[cfg(test)]
 mod body_test;
+#[cfg(test)]
+mod cold_test;
 #[cfg(test)]
 mod connect_test;
 #[cfg(test)]
@@ -47,8 +52,10 @@ mod record_test;
 #[cfg_attr(not(test), allow(dead_code))]
 mod testing;
 
+pub use cold::{ReadError, StoredRecords};
 pub use command::{Batch, Command, ConnectCommand, Proposal, Target};
 pub use event::{Event, OutboxEvent, Outcome, Position};
 pub use ids::{ConnectionRef, Incarnation, NodeId, ShardId};
+pub use look::{Fetch, Found, Look};
 pub use state::State;
 pub use stored_queue::IN_FLIGHT_MAX;

@@ -9,7 +9,7 @@ use super::command::{Batch, Command, ConnectCommand, Proposal, QueueStep, TakeCo
 use super::event::{Applied, Event, OutboxEvent, Position};
 use super::ids::{ConnectionRef, ShardId};
 use super::state::State;
-use super::testing::{connect, expiring, filter, group, on, subscription, will};
+use super::testing::{Disk, connect, expiring, filter, group, on, subscription, will};
 use crate::mqtt::QoS;
 use crate::mqtt::packet::PacketId;
 use crate::signal::{DropReason, Initiator, LifecycleEvent};
@@ -236,15 +236,6 @@ fn script() -> impl Strategy<Value = Vec<(Vec<Op>, u64, bool)>> {
     proptest::collection::vec(entry, 1..80)
 }
 
-fn load(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> State {
-    let mut state = State::new(ShardId(0));
-    for (key, value) in records {
-        state.load(key, value).unwrap();
-    }
-    state.finish_load();
-    state
-}
-
 /// What must hold of any state.
 fn check(state: &State) {
     let queues = state.sessions().map(|s| (&s.queue, &s.queue_head));
@@ -254,10 +245,10 @@ fn check(state: &State) {
     assert_eq!(state.retained_count(), state.retained_topics.len());
     for (queue, head) in queues {
         let entries = &queue.entries;
-        assert!(entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.seq < next.seq));
-        assert!(entries.back().is_none_or(|last| last.seq < head.next_seq));
+        assert!(entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.seq() < next.seq()));
+        assert!(entries.back().is_none_or(|last| last.seq() < head.next_seq));
         assert!(head.sent_seq < head.next_seq);
-        let retained = entries.iter().filter(|entry| entry.retained_origin).count();
+        let retained = entries.iter().filter(|entry| entry.is_retained_origin()).count();
         assert_eq!(queue.retained_count as usize, retained);
         assert!(entries.len() - retained <= head.limit as usize);
     }
@@ -355,13 +346,15 @@ impl Watcher {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One machine runs through; another is loaded from what the first wrote, at random points, and goes on in its place.
+    /// One machine runs through over a disk; another is loaded from what the first wrote, at random points, all in memory or with nothing in
+    /// memory that it need not have, and goes on in its place.
     #[test]
-    fn a_restarted_machine_is_the_same_machine(script in script()) {
+    fn a_restarted_machine_is_the_same_machine(script in script(), resident_bytes_max in 0..2000_usize) {
         let mut driver = Driver::new();
-        let mut running = State::new(ShardId(0));
+        let disk = Disk::default();
+        let mut running = State::over(ShardId(0), Arc::new(disk.clone()), resident_bytes_max);
+        let mut whole = true;
         let mut other = State::new(ShardId(0));
-        let mut stored: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         let mut watcher = Watcher::default();
         for (ops, passed_ms, restart) in &script {
             let proposal = driver.proposal(&running, ops, *passed_ms);
@@ -370,20 +363,18 @@ proptest! {
             prop_assert_eq!(&applied, &other.apply(driver.index, &proposal));
             prop_assert_eq!(applied.answers.len(), ops.len());
             if *restart {
-                for (key, value) in running.take_changes() {
-                    match value {
-                        Some(value) => stored.insert(key, value),
-                        None => stored.remove(&key),
-                    };
-                }
-                prop_assert_eq!(&stored, &running.records().collect::<BTreeMap<_, _>>());
-                other = load(&stored);
+                disk.write(&mut running);
+                prop_assert!(running.resident_bytes() <= resident_bytes_max);
+                prop_assert_eq!(&disk.records(), &running.records().collect::<BTreeMap<_, _>>());
+                whole = !whole;
+                other = if whole { disk.load_whole() } else { disk.load(resident_bytes_max) };
                 prop_assert_eq!(running.digest(), other.digest());
                 check(&running);
             }
         }
         prop_assert_eq!(running.digest(), other.digest());
         check(&running);
+        prop_assert_eq!((running.failure(), other.failure()), (None, None));
         prop_assert_eq!(running.session_count(), running.sessions().count());
         prop_assert_eq!(running.connected_count(), running.sessions().filter(|s| s.connection.is_some()).count());
         // Who is connected is the same by the state, by the lifecycle events and by what others mirror.

@@ -380,7 +380,7 @@ fn messages_of_retained_origin_have_a_limit_of_their_own() {
     assert_eq!(queue.push(&mut head, entry.clone()), Pushed::Refused);
     head.discard_oldest = true;
     let pushed = queue.push(&mut head, entry);
-    assert!(matches!(pushed, Pushed::QueuedInstead { seq: 100_001, discarded } if discarded.seq == 1));
+    assert!(matches!(pushed, Pushed::QueuedInstead { seq: 100_001, discarded } if discarded.seq() == 1));
     assert_eq!((queue.entries.len(), queue.retained_count), (100_000, 100_000));
 }
 

@@ -1,18 +1,20 @@
 //! The state of one shard and what may be read of it. How it changes is in `apply` and the files it calls, one for each role.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
 use super::body::Bodies;
+use super::cold::{Ahead, Cold, ReadError};
 use super::event::{OutboxEvent, Position};
 use super::expiry::DueTimes;
 use super::ids::{Incarnation, NodeId, ShardId};
 use super::record::DirtyRecords;
+use super::record_key::QueueOwner;
 use super::retained::RetainedTree;
-use super::session::{Group, QueueEntry, Session};
+use super::session::{Group, Session};
 use super::sessions::{ClientSet, Sessions};
 use crate::mqtt::{GroupId, Message};
 
@@ -42,6 +44,17 @@ pub struct State {
 
     /// What `take_changes` has to write.
     pub(super) dirty: DirtyRecords,
+
+    /// The disk; `None`: everything is in memory.
+    pub(super) cold: Option<Cold>,
+    /// Entries of queues in the changes that `take_changes` gave last.
+    pub(super) fresh: Vec<(QueueOwner, u64)>,
+    /// Sessions whose connections ended since the last `written`.
+    pub(super) left: Vec<ByteString>,
+    pub(super) ahead: Ahead,
+    /// The queue that last became nearly full.
+    pub(super) filling: Option<QueueOwner>,
+    pub(super) failure: OnceLock<ReadError>,
 }
 
 /// The part of the state that belongs to no client, topic or group: small, written with each entry.
@@ -74,6 +87,7 @@ impl NodeProgress {
 }
 
 impl State {
+    /// A state that is in memory as a whole; `over` makes one over a disk.
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
@@ -90,6 +104,12 @@ impl State {
             queued_count: 0,
             subscription_count: 0,
             dirty: DirtyRecords::default(),
+            cold: None,
+            fresh: Vec::new(),
+            left: Vec::new(),
+            ahead: Ahead::default(),
+            filling: None,
+            failure: OnceLock::new(),
         }
     }
 
@@ -124,19 +144,9 @@ impl State {
         Box::new(self.groups.iter())
     }
 
-    /// Up to `max` queue entries of a session with `seq > after`, in order.
-    pub fn queue_after(&self, client: &str, after: u64, max: usize) -> Vec<QueueEntry> {
-        self.sessions.get(client).map_or_else(Vec::new, |session| session.queue.after(after, max))
-    }
-
     /// Entries of a session's queue up to `seq`: those a connection that was handed everything up to it has not acknowledged.
     pub fn handed_out(&self, client: &str, seq: u64) -> usize {
-        self.sessions.get(client).map_or(0, |session| session.queue.entries.partition_point(|entry| entry.seq <= seq))
-    }
-
-    /// Up to `max` entries of a shared subscription's queue with `seq > after`, in order.
-    pub fn group_queue_after(&self, group: &GroupId, after: u64, max: usize) -> Vec<QueueEntry> {
-        self.groups.get(group).map_or_else(Vec::new, |group| group.queue.after(after, max))
+        self.sessions.get(client).map_or(0, |session| session.queue.entries.partition_point(|entry| entry.seq() <= seq))
     }
 
     /// Retained messages of this shard whose topic matches `filter`, none expired at `now_ms`.
@@ -156,6 +166,14 @@ impl State {
     /// Queued messages of all sessions and groups.
     pub fn queued_count(&self) -> usize {
         self.queued_count
+    }
+
+    /// The owner of a queue that became nearly full since the last call: a client id, or `$share/<name>/<filter>`. The last, if several did.
+    pub fn take_filling(&mut self) -> Option<ByteString> {
+        self.filling.take().map(|owner| match owner {
+            QueueOwner::Session(client) => client,
+            QueueOwner::Group(group) => group.full(),
+        })
     }
 
     pub fn subscription_count(&self) -> usize {

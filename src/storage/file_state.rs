@@ -22,7 +22,7 @@ use super::engine::{self, Sizes};
 use super::journal_check::Proof;
 use super::long_key;
 use super::record::{KEY_LEN_MAX, VALUE_LEN_MAX, seal, unseal};
-use super::state::{Changes, Incoming, StateStore};
+use super::state::{Changes, Incoming, Reads, StateStore};
 use super::stats::Health;
 
 const CONTROL: &str = "control";
@@ -147,6 +147,18 @@ struct FileState {
     group: u16,
 }
 
+impl Reads for FileState {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let (_, generation) = self.engine()?;
+        self.shared.get(self.group, &generation.keyspace, key)
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        let (_, generation) = self.engine()?;
+        self.shared.range(self.group, &generation.keyspace, (first, last), visit)
+    }
+}
+
 impl StateStore for FileState {
     fn write(&self, changes: Changes, applied: Vec<u8>) -> Result<(), StorageError> {
         let (engine, generation) = self.engine()?;
@@ -226,7 +238,7 @@ impl Shared {
         Ok(())
     }
 
-    fn stop_on_error(&self, result: Result<(), StorageError>) -> Result<(), StorageError> {
+    fn stop_on_error<T>(&self, result: Result<T, StorageError>) -> Result<T, StorageError> {
         result.inspect_err(|error| self.health.poison(error))
     }
 
@@ -253,6 +265,51 @@ impl Shared {
         StorageError::damaged(&self.dir, place(group, &format!("key {}", start.escape_ascii())), what)
     }
 
+    fn get(&self, group: u16, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let (short, _) = long_key::stored(key);
+        let read = || {
+            let found = keyspace.get(&*short);
+            let found = found.map_err(|error| self.engine_error(&place(group, "get"), error))?;
+            let Some(found) = found else { return Ok(None) };
+            let (whole, value) = self.original(group, &short, &found)?;
+            // By the checksum it cannot be another; a digest of a long key might.
+            Ok((whole == key).then(|| value.to_vec()))
+        };
+        self.stop_on_error(read())
+    }
+
+    fn range(
+        &self,
+        group: u16,
+        keyspace: &Keyspace,
+        (first, last): (&[u8], &[u8]),
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StorageError> {
+        let (first, last) = (long_key::stored(first).0, long_key::stored(last).0);
+        if first > last {
+            return Ok(());
+        }
+        let mut read = || {
+            for record in keyspace.range(&*first..=&*last) {
+                let (key, stored) = record.into_inner().map_err(|error| self.engine_error(&place(group, "range"), error))?;
+                if !key.starts_with(RESERVED) {
+                    let (whole, value) = self.original(group, &key, &stored)?;
+                    if !visit(whole, value) {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        self.stop_on_error(read())
+    }
+
+    /// The whole key and the value of what the engine holds under `key`.
+    fn original<'a>(&self, group: u16, key: &'a [u8], stored: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), StorageError> {
+        let value = unseal(key, stored).map_err(|what| self.damaged_record(group, key, what))?;
+        long_key::original(key, value).ok_or_else(|| self.damaged_record(group, key, "its long key does not fit".to_owned()))
+    }
+
     /// Visits the records of a keyspace in key order.
     #[expect(clippy::type_complexity, reason = "a name for the visitor would say less than its type")]
     fn load(
@@ -271,10 +328,10 @@ impl Shared {
                 );
                 self.engine_error(&place(group, &after), error)
             })?;
-            let value = unseal(&key, &stored).map_err(|what| self.damaged_record(group, &key, what))?;
-            if !key.starts_with(RESERVED) {
-                let (whole, value) = long_key::original(&key, value)
-                    .ok_or_else(|| self.damaged_record(group, &key, "its long key does not fit".to_owned()))?;
+            if key.starts_with(RESERVED) {
+                unseal(&key, &stored).map_err(|what| self.damaged_record(group, &key, what))?;
+            } else {
+                let (whole, value) = self.original(group, &key, &stored)?;
                 visit(whole, value)?;
             }
             last_key = Some(key);

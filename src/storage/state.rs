@@ -1,14 +1,26 @@
 //! The stored state of one group: its interface.
 
+use std::sync::Arc;
+
 use super::error::StorageError;
 
 /// Changed records: key and new value, `None` = deleted.
 pub type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
+/// Single records of a state.
+pub trait Reads: Send + Sync {
+    /// The value of a record; `None` where there is none. What was written when it is called is seen. A record that cannot be read stops the
+    /// storage, as a failed write does: whoever needs it cannot go on without.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// Visits the records from `first` to `last`, both included, in key order until `visit` returns false; else as `get`. `visit` must not
+    /// come back in here. Keys longer than the engine takes keep their order only among those that differ in their last 8 bytes.
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError>;
+}
+
 /// A handle on one group's state. Everything may block on the disk; `write` does so only when the engine cannot keep up. One writer a group.
 ///
 /// Keys are 1 to 1,048,576 bytes and do not begin with eight 0xFF bytes. A key changed twice in one `write` ends with the last change.
-pub trait StateStore: Send + Sync {
+pub trait StateStore: Reads {
     /// Writes changed records and `applied` (opaque: log id and membership) in one atomic batch. Not flushed yet.
     fn write(&self, changes: Changes, applied: Vec<u8>) -> Result<(), StorageError>;
     /// The last written `applied`. After a crash it may be older than what was written, never older than what was flushed. Should it ever be
@@ -28,6 +40,8 @@ pub trait StateStore: Send + Sync {
 pub trait Incoming: Send {
     /// Writes the next records, in any order; not flushed.
     fn write(&mut self, records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), StorageError>;
+    /// Reads of what was written, until it is made current.
+    fn reads(&self) -> Arc<dyn Reads>;
     /// Visits all records written, in key order.
     #[expect(clippy::type_complexity, reason = "a name for the visitor would say less than its type")]
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError>;

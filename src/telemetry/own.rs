@@ -115,6 +115,10 @@ pub struct OwnMetrics {
     pub connects_refused_total: IntCounter,
     /// Bytes held for packets of which not all has come.
     pub incomplete_packet_bytes: IntGauge,
+    /// Queues of sessions and shared subscriptions at 80 % of their limit or above.
+    pub queues_nearly_full: IntGauge,
+    /// Bytes of queued messages kept in memory although they are on disk.
+    pub queue_memory_bytes: IntGauge,
     submit_failures_total: IntCounterVec,
     login_failures_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
@@ -144,6 +148,14 @@ impl OwnMetrics {
             storage_poisoned: added(
                 registry,
                 IntGauge::new("troupemq_storage_poisoned", "Whether writing to the data directory failed for good.")?,
+            )?,
+            queues_nearly_full: added(
+                registry,
+                IntGauge::new("troupemq_queues_nearly_full", "Queues that hold 80 % of what they may hold, or more.")?,
+            )?,
+            queue_memory_bytes: added(
+                registry,
+                IntGauge::new("troupemq_queue_memory_bytes", "Queued messages kept in memory although they are on disk.")?,
             )?,
             ready: added(registry, IntGauge::new("troupemq_ready", "Whether the node is ready for clients.")?)?,
             draining: added(

@@ -28,8 +28,8 @@ const APPLY_PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub trait Machine: Send + Sync + 'static {
     /// Applies an entry; what it tells is held back until `publish`.
     fn apply(&self, index: u64, payload: &Payload);
-    /// Records changed since the last call.
-    fn take_changes(&self) -> Changes;
+    /// Records changed since the last call; an error where what was applied must not be written.
+    fn take_changes(&self) -> io::Result<Changes>;
     /// The changes are written: tells what the entries applied since the last call said.
     fn publish(&self);
     /// Has a received state take the place of the present one, and tells. It is loaded beside the present state, which is served until then.
@@ -82,7 +82,7 @@ impl StateMachine {
     }
 
     fn write(&self) -> io::Result<()> {
-        let changes = self.machine.take_changes();
+        let changes = self.machine.take_changes()?;
         self.store.write(changes, encode(&self.applied)?).map_err(io::Error::other)?;
         self.machine.publish();
         Ok(())

@@ -224,7 +224,9 @@ impl Transport {
 
     /// Sends on the link for consensus; false where it is down or full.
     pub fn send_progress(&self, node: NodeId, progress: Progress) -> bool {
-        self.peer(node).is_some_and(|peer| peer.consensus.send(&Outbound::Progress(progress)))
+        let since = progress.since();
+        let knows = |peer: &Peer| since <= VERSION_MIN || peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.consensus.send(&Outbound::Progress(progress)))
     }
 
     /// Sends to all peers in reach.

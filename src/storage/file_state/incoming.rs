@@ -10,7 +10,7 @@ use super::{APPLIED_KEY, Engine, Generation, Shared, check_record, keyspace_name
 use crate::storage::StorageError;
 use crate::storage::committer::closed;
 use crate::storage::engine;
-use crate::storage::state::Incoming;
+use crate::storage::state::{Incoming, Reads};
 
 pub(super) struct FileIncoming {
     shared: Arc<Shared>,
@@ -36,11 +36,34 @@ impl FileIncoming {
     }
 
     fn engine(&self) -> Result<(Engine, fjall::Keyspace), StorageError> {
-        let engine = self.shared.engine()?;
-        let name = keyspace_name(self.group, self.number);
-        let keyspace = engine::keyspace(&engine.db, &self.shared.dir, &name, self.shared.sizes, false)?;
-        Ok((engine, keyspace))
+        generation(&self.shared, self.group, self.number)
     }
+}
+
+/// The records of one generation.
+struct FileReads {
+    shared: Arc<Shared>,
+    group: u16,
+    number: u64,
+}
+
+impl Reads for FileReads {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let (_, keyspace) = generation(&self.shared, self.group, self.number)?;
+        self.shared.get(self.group, &keyspace, key)
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        let (_, keyspace) = generation(&self.shared, self.group, self.number)?;
+        self.shared.range(self.group, &keyspace, (first, last), visit)
+    }
+}
+
+fn generation(shared: &Shared, group: u16, number: u64) -> Result<(Engine, fjall::Keyspace), StorageError> {
+    let engine = shared.engine()?;
+    let name = keyspace_name(group, number);
+    let keyspace = engine::keyspace(&engine.db, &shared.dir, &name, shared.sizes, false)?;
+    Ok((engine, keyspace))
 }
 
 impl Incoming for FileIncoming {
@@ -52,6 +75,10 @@ impl Incoming for FileIncoming {
             put(&mut batch, &keyspace, &key, &value);
         }
         self.shared.commit(batch, &place(self.group, "snapshot"))
+    }
+
+    fn reads(&self) -> Arc<dyn Reads> {
+        Arc::new(FileReads { shared: Arc::clone(&self.shared), group: self.group, number: self.number })
     }
 
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> {

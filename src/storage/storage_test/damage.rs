@@ -177,6 +177,39 @@ fn a_damaged_table_is_reported_with_group_and_index() {
     assert!(error.to_string().contains("/raft is damaged at group 1 index 2"), "{error}");
 }
 
+/// Whoever needs the record cannot go on without: nothing is written any more.
+#[test]
+fn a_damaged_record_that_is_read_is_reported_with_its_key_and_stops_the_storage() {
+    type Read = fn(&Arc<dyn StateStore>) -> Result<(), StorageError>;
+    let reads: [Read; 2] = [
+        |state| state.get(b"key 30").map(|_| ()),
+        |state| state.range(b"key 25", b"key 35", &mut |key, _| assert_ne!(key, b"key 30") == ()),
+    ];
+    for read in reads {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = open(dir.path());
+        let state = storage.state(2).unwrap();
+        for index in 0..60 {
+            state
+                .write(vec![(format!("key {index:02}").into_bytes(), Some(format!("value {index:02}").into_bytes()))], vec![1])
+                .unwrap();
+        }
+        drop((state, storage));
+        to_tables(dir.path());
+        let tables = files(&dir.path().join("state/keyspaces"));
+        let place = |path: &PathBuf| fs::read(path).unwrap().windows(8).position(|bytes| bytes == b"value 30");
+        let (table, at) = tables.iter().find_map(|path| Some((path, place(path)?))).unwrap();
+        flip(table, at);
+        let storage = open(dir.path());
+        let state = storage.state(2).unwrap();
+        let error = read(&state).unwrap_err().to_string();
+        assert!(error.contains("is damaged at group 2"), "{error}");
+        assert!(storage.stats().poisoned);
+        assert!(matches!(state.write(Vec::new(), vec![2]), Err(StorageError::Poisoned(_))));
+        assert!(storage.log(1).unwrap().save_vote(Bytes::from("vote")).is_err());
+    }
+}
+
 /// Changes the log's keyspace behind the storage's back.
 fn tamper(dir: &Path, change: impl FnOnce(&fjall::Keyspace)) {
     let db = fjall::Database::builder(dir.join("raft")).open().unwrap();

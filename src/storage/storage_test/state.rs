@@ -32,6 +32,72 @@ fn replace(
 }
 
 #[test]
+fn records_are_found_by_key_and_by_range_as_they_are_now() {
+    both_modes(|storage| {
+        let state = storage.state(1).unwrap();
+        let write = |key: &[u8], value: &[u8]| state.write(vec![(key.to_vec(), Some(value.to_vec()))], Vec::new()).unwrap();
+        for key in ["a", "b", "b1", "b2", "c"] {
+            write(key.as_bytes(), key.as_bytes());
+        }
+        let range = |first: &str, last: &str, max: usize| {
+            let mut found = Vec::new();
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                assert_eq!(key, value);
+                found.push(String::from_utf8(key.to_vec()).unwrap());
+                found.len() < max
+            };
+            state.range(first.as_bytes(), last.as_bytes(), visit).unwrap();
+            found
+        };
+        assert_eq!(range("b", "b2", 9), ["b", "b1", "b2"]);
+        assert_eq!(range("b", "b2", 2), ["b", "b1"]);
+        assert_eq!(range("aa", "az", 9), [""; 0]);
+        assert_eq!(range("c", "a", 9), [""; 0]);
+        assert_eq!(range("a", "\u{7f}", 9).len(), 5, "nothing but records");
+        assert_eq!(state.get(b"b1").unwrap(), Some(b"b1".to_vec()));
+        assert_eq!(state.get(b"b3").unwrap(), None);
+        assert_eq!(storage.state(2).unwrap().get(b"a").unwrap(), None);
+        state.write(vec![(b"b1".to_vec(), None)], Vec::new()).unwrap();
+        assert_eq!((state.get(b"b1").unwrap(), range("b", "b2", 9)), (None, vec!["b".to_owned(), "b2".to_owned()]));
+        let mut incoming = state.receive().unwrap();
+        incoming.write(vec![pair("b", "other")]).unwrap();
+        let reads = incoming.reads();
+        assert_eq!((reads.get(b"b").unwrap(), reads.get(b"c").unwrap()), (Some(b"other".to_vec()), None), "what was received");
+        let mut seen = Vec::new();
+        let visit = &mut |key: &[u8], _: &[u8]| {
+            seen.push(key.to_vec());
+            true
+        };
+        reads.range(b"a", b"z", visit).unwrap();
+        assert_eq!((seen, state.get(b"b").unwrap()), (vec![b"b".to_vec()], Some(b"b".to_vec())), "the present state is as before");
+        incoming.make_current(Vec::new()).unwrap();
+        assert_eq!(state.get(b"b").unwrap(), Some(b"other".to_vec()));
+        assert_eq!((range("a", "z", 9), state.get(b"c").unwrap()), (vec!["b".to_owned()], None));
+    });
+}
+
+/// The names of an owner may be longer than the engine takes for a key.
+#[test]
+fn entries_of_an_owner_with_a_long_name_are_found_by_key_and_by_range() {
+    both_modes(|storage| {
+        let state = storage.state(1).unwrap();
+        let key = |seq: u64| [&[b'n'; 65_535][..], &seq.to_be_bytes()].concat();
+        let changes = (0..300).map(|seq| (key(seq), Some(seq.to_be_bytes().to_vec()))).collect();
+        state.write(changes, Vec::new()).unwrap();
+        assert_eq!(state.get(&key(256)).unwrap(), Some(256_u64.to_be_bytes().to_vec()));
+        let mut found = Vec::new();
+        state
+            .range(&key(254), &key(257), &mut |found_key, value| {
+                found.push(u64::from_be_bytes(value.try_into().unwrap()));
+                assert_eq!(found_key, key(found[found.len() - 1]));
+                true
+            })
+            .unwrap();
+        assert_eq!(found, [254, 255, 256, 257]);
+    });
+}
+
+#[test]
 fn replace_leaves_nothing_of_what_was_before() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..4u32 {
