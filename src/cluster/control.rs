@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::replica::NodeId;
 use crate::replica::meta::MetaCommand;
 
+use super::succession::Lasts;
+
 /// One such message; sent again by its origin until its effect is seen, so none is answered for its own sake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
@@ -20,4 +22,6 @@ pub enum Control {
     PromiseRequest { founder: String },
     /// The promise, or to whom it was given before.
     PromiseReply { promised_to: String },
+    /// A member's process is gone, as the sender sees it, and so far the sender's logs go of the groups it led.
+    Gone { node: NodeId, lasts: Lasts },
 }

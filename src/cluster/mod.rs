@@ -24,6 +24,7 @@ mod removal;
 pub mod settings;
 mod shard;
 mod submit;
+mod succession;
 mod ticker;
 mod transport;
 mod visibility;

@@ -26,6 +26,7 @@ use super::raft::state_machine::Machine;
 use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
+use super::succession::{self, Succession};
 use super::transport::{Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, liveness, membership, node_id, ticker};
@@ -54,6 +55,7 @@ pub struct Node {
     cluster_id: watch::Sender<Option<String>>,
     /// Rung when a link to a peer breaks.
     pub link_bell: Notify,
+    pub succession: Succession,
     controls: mpsc::Sender<(NodeId, Control)>,
     /// Promises received, as founder to be.
     pub promises: Mutex<BTreeMap<NodeId, String>>,
@@ -140,6 +142,7 @@ impl Node {
             visibility,
             cluster_id: watch::Sender::new(identity.cluster_id),
             link_bell: Notify::new(),
+            succession: Succession::default(),
             controls,
             promises: Mutex::default(),
             ready: AtomicBool::new(false),
@@ -180,6 +183,7 @@ impl Node {
         if self.transport.is_some() {
             self.spawn(failure_detector::run(Arc::clone(self)));
             self.spawn(balancer::run(Arc::clone(self)));
+            self.spawn(succession::run(Arc::clone(self)));
         }
     }
 
@@ -444,6 +448,7 @@ impl Receiver for Inbox {
     fn link_down(&self, _peer: NodeId) {
         if let Some(node) = self.node.upgrade() {
             node.link_bell.notify_one();
+            node.succession.bell.notify_one();
         }
     }
 }

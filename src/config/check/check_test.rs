@@ -145,7 +145,7 @@ fn defaults_are_those_of_the_tables() {
     assert_eq!(s.persistence, PersistenceMode::File);
     let cluster = &s.cluster;
     assert_eq!((cluster.enabled, cluster.node_name.as_str(), cluster.bind_port, cluster.shards), (false, "node1", 7000, 6));
-    assert_eq!((cluster.heartbeat_ms, cluster.election_timeout_min_ms, cluster.election_timeout_max_ms), (200, 800, 1600));
+    assert_eq!((cluster.heartbeat_ms, cluster.election_timeout_min_ms, cluster.election_timeout_max_ms), (200, 600, 1200));
     let addons = &s.addons;
     assert!(
         !addons.expired && !addons.dropped && !addons.dead && !addons.lifecycle.enabled && !addons.lifecycle.identifier_username
