@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::replica::NodeId;
 use crate::replica::meta::MetaCommand;
 
+use super::succession::Lasts;
+
 /// The protocol version from which on peers know all of these messages.
 pub const FEATURES: u16 = 3;
 
@@ -42,6 +44,8 @@ pub enum Control {
     Draining { draining: bool },
     /// Nodes with more clients than their share are to part with the excess.
     Rebalance,
+    /// A member's process is gone, as the sender sees it, and so far the sender's logs go of the groups it led.
+    Gone { node: NodeId, lasts: Lasts },
 }
 
 impl Control {
@@ -62,7 +66,8 @@ impl Control {
             | Self::Transfer { .. }
             | Self::KeepLeading { .. }
             | Self::Draining { .. }
-            | Self::Rebalance => FEATURES,
+            | Self::Rebalance
+            | Self::Gone { .. } => FEATURES,
         }
     }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use openraft::raft::TransferLeaderRequest;
+use openraft::storage::RaftLogStorage;
 use openraft::type_config::alias::CommittedLeaderIdOf;
 use openraft::vote::RaftLeaderId;
 use openraft::{Config, Instant, RaftMetrics, SnapshotPolicy};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::replica::{NodeId, ShardId};
@@ -71,6 +73,8 @@ pub struct Group {
     transfers: Transfers,
     view: watch::Sender<LeaderView>,
     heard: Mutex<Heard>,
+    /// Rung when another leader than before is heard.
+    heard_bell: Notify,
     /// Whether this replica may vote: not while an emptied data directory is being filled again.
     may_vote: AtomicBool,
     /// The index from which on a replica that came without data counts, by its leader's word; 0 = not told yet.
@@ -133,6 +137,7 @@ impl Group {
             transfers,
             view: watch::Sender::new(view),
             heard: Mutex::default(),
+            heard_bell: Notify::new(),
             may_vote: AtomicBool::new(true),
             counts_from: AtomicU64::new(0),
             changing: Arc::default(),
@@ -241,7 +246,11 @@ impl Group {
         if !matches!(response, Response::Refused(_)) {
             let mut heard = self.heard.lock();
             if let Some(term) = term.filter(|term| *term >= heard.term) {
+                let is_new = heard.leader != Some(from) || heard.term != term;
                 *heard = Heard { leader: Some(from), term, at_ms: monotonic_ms() };
+                if is_new {
+                    self.heard_bell.notify_one();
+                }
             } else if chunk && heard.leader == Some(from) {
                 heard.at_ms = monotonic_ms();
             }
@@ -267,7 +276,11 @@ impl Group {
                 led = view.leads;
                 changed(led);
             }
-            if let Ok(Err(_)) = timeout(LOOK, metrics.changed()).await {
+            let looked = tokio::select! {
+                looked = timeout(LOOK, metrics.changed()) => looked,
+                () = self.heard_bell.notified() => continue,
+            };
+            if let Ok(Err(_)) = looked {
                 self.view.send_replace(LeaderView { leader: None, leads: false, caught_up: false, reachable: false, ..view });
                 if led {
                     changed(false);
@@ -321,6 +334,27 @@ impl Group {
         }
         let ago = self.acked_ms_ago(&metrics);
         monotonic_ms().saturating_add(self.lease_ms).saturating_sub(ago)
+    }
+
+    /// Term and index of the last entry this replica holds; `None` where it holds none.
+    pub async fn last_entry(&self) -> Result<Option<(u64, u64)>, std::io::Error> {
+        let state = self.log.clone().get_log_state().await?;
+        Ok(state.last_log_id.map(|last| (last.committed_leader_id().term, last.index())))
+    }
+
+    /// Drops the lease of a leader whose process is gone, for the sake of its successor, which stands for election if that is this node.
+    pub async fn succeed(&self, gone: NodeId, successor: NodeId) {
+        let vote = self.metrics().vote;
+        let outcome = if vote.is_committed() && *vote.leader_id().node_id() == gone {
+            let request = TransferLeaderRequest::new(vote, successor, None);
+            self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string()).map(|taken| format!("{taken:?}"))
+        } else if successor == self.node {
+            // Another has stood before and was not elected; the lease was dropped for it.
+            self.raft.trigger().elect(false).await.map_err(|error| error.to_string()).map(|()| "again".to_owned())
+        } else {
+            return;
+        };
+        tracing::debug!(group = self.index, gone, successor, ?outcome, "succession");
     }
 
     pub fn status(&self) -> GroupStatus {

@@ -153,6 +153,11 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
             Control::PromiseReply { promised_to } => {
                 node.promises.lock().insert(from, promised_to);
             }
+            Control::Gone { node: gone, lasts } => {
+                if node.meta.member(from).is_some() && node.meta.member(gone).is_some() {
+                    node.succession.heard(from, gone, lasts);
+                }
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ mod removal;
 pub mod settings;
 mod shard;
 mod submit;
+mod succession;
 mod ticker;
 mod transfer;
 mod transport;

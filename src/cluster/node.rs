@@ -27,6 +27,7 @@ use super::raft::state_machine::Machine;
 use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
+use super::succession::{self, Succession};
 use super::transport::hello::VERSION_MIN;
 use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
@@ -61,6 +62,7 @@ pub struct Node {
     cluster_id: watch::Sender<Option<String>>,
     /// Rung when a link to a peer breaks.
     pub link_bell: Notify,
+    pub succession: Succession,
     controls: mpsc::Sender<(NodeId, Control)>,
     /// Promises received, as founder to be.
     pub promises: Mutex<BTreeMap<NodeId, String>>,
@@ -164,6 +166,7 @@ impl Node {
             founded: AtomicBool::new(false),
             cluster_id: watch::Sender::new(identity.cluster_id),
             link_bell: Notify::new(),
+            succession: Succession::default(),
             controls,
             promises: Mutex::default(),
             ready: AtomicBool::new(false),
@@ -212,6 +215,7 @@ impl Node {
             self.spawn(failure_detector::run(Arc::clone(self)));
             self.spawn(balancer::run(Arc::clone(self)));
             self.spawn(about::run(Arc::clone(self)));
+            self.spawn(succession::run(Arc::clone(self)));
         }
     }
 
@@ -539,6 +543,7 @@ impl Receiver for Inbox {
     fn link_down(&self, _peer: NodeId) {
         if let Some(node) = self.node.upgrade() {
             node.link_bell.notify_one();
+            node.succession.bell.notify_one();
         }
     }
 }

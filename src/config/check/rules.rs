@@ -388,8 +388,8 @@ const CLUSTER: &[Rule] = &[
     strict("cluster/shards", 1, 64, Some(6)),
     section("cluster/raft"),
     strict("cluster/raft/heartbeat-interval", 10, 60_000, Some(200)),
-    strict("cluster/raft/election-timeout-min", 30, 600_000, Some(800)),
-    strict("cluster/raft/election-timeout-max", 31, 600_000, Some(1600)),
+    strict("cluster/raft/election-timeout-min", 30, 600_000, Some(600)),
+    strict("cluster/raft/election-timeout-max", 31, 600_000, Some(1200)),
     strict("cluster/close-clients-without-majority-after", 0, 3_600_000, Some(10_000)),
 ];
 
