@@ -231,7 +231,7 @@ impl Transport {
 
     /// Sends to all peers in reach.
     pub fn broadcast_control(&self, control: &Control) {
-        self.broadcast(|_| Some(control.clone()));
+        self.broadcast(|version| (control.since() <= version.max(VERSION_MIN)).then(|| control.clone()));
     }
 
     /// Sends each peer in reach what it understands, by the protocol version spoken with it.
