@@ -20,7 +20,7 @@ use crate::actor::gate::watch;
 use crate::actor::hooks::NodeHooks;
 use crate::actor::hub::{Hub, HubItem, HubMail, Local};
 use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
-use crate::actor::{Node, clock};
+use crate::actor::{Node, clock, declared};
 use crate::addon::supervisor::{AddonRenderer, Supervisor};
 use crate::addon::{AddonSettings, supervisor::SupervisorMail};
 use crate::cluster::{Cluster, ClusterError, Hooks};
@@ -80,6 +80,8 @@ pub struct Broker {
     health: Arc<health::NodeHealth>,
     /// Looks whether the credentials have changed.
     credentials: Option<actix_rt::task::JoinHandle<()>>,
+    /// Looks after declared shared subscriptions.
+    declared: actix_rt::task::JoinHandle<()>,
 }
 
 impl Broker {
@@ -115,6 +117,7 @@ impl Broker {
 
         let health = Arc::new(health::NodeHealth::new(cluster.clone()));
         let sampler = Arc::new(sample::Sampler::new(Arc::clone(&node), Arc::clone(&storage)));
+        let declaring = Arc::clone(&node);
         let mut broker = Self {
             node,
             cluster,
@@ -124,6 +127,7 @@ impl Broker {
             listeners: Vec::new(),
             http: Vec::new(),
             health: Arc::clone(&health),
+            declared: actix_rt::spawn(declared::run(declaring)),
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
         };
         for http in &settings.http {
@@ -141,7 +145,7 @@ impl Broker {
 
     /// Resolves when the node is ready for clients.
     pub async fn ready(&self) {
-        while !self.cluster.is_ready() {
+        while !self.cluster.is_ready() || !self.node.has_declared.load(Ordering::Acquire) {
             actix_rt::time::sleep(POLL).await;
         }
     }
@@ -183,6 +187,7 @@ impl Broker {
         for http in &self.http {
             http.stop().await;
         }
+        self.declared.abort();
         if let Some(credentials) = &self.credentials {
             credentials.abort();
         }

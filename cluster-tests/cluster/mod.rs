@@ -2,6 +2,7 @@
 
 mod addons;
 mod carried;
+mod declared;
 mod founding;
 mod large;
 mod node_loss;
@@ -9,7 +10,9 @@ mod numbered;
 mod pause;
 mod redelivery;
 mod restart;
+mod retained;
 mod routing;
+mod shared;
 mod storm;
 mod takeover;
 mod visible;

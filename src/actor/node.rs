@@ -1,11 +1,12 @@
 //! What all actors of a node share.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix_rt::ArbiterHandle;
 
 use crate::cluster::Cluster;
+use crate::mqtt::GroupId;
 use crate::queue::QueueLimits;
 use crate::replica::{ConnectionRef, NodeId, ShardId};
 use crate::routing::Table;
@@ -14,10 +15,12 @@ use crate::telemetry::metrics::Metrics;
 
 use super::client::Room;
 use super::congestion::Congestion;
+use super::detours::Detours;
 use super::gate::Gate;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
+use super::retaining::{RetainedLimits, Retaining};
 use super::settle::Asked;
 use super::shared_subscription::Groups;
 use super::signal_bus::SignalBus;
@@ -35,6 +38,9 @@ pub struct NodeSettings {
     /// Read from all clients together; 0 = any number.
     pub inbound_bytes_per_s: u64,
     pub max_connections: Option<u64>,
+    pub retained: RetainedLimits,
+    /// Shared subscriptions that this node declares.
+    pub declared: Vec<GroupId>,
 }
 
 /// The node; made once, shared by reference.
@@ -47,6 +53,11 @@ pub struct Node {
     pub groups: Groups,
     pub congestion: Arc<Congestion>,
     pub settling: Asked,
+    /// Retained messages on their way.
+    pub retaining: Retaining,
+    pub detours: Detours,
+    /// Whether what this node declares is in force.
+    pub has_declared: AtomicBool,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
     /// For packets of which not all has come.
@@ -71,6 +82,7 @@ impl Node {
         Self {
             throttle: Throttle::new(settings.inbound_bytes_per_s),
             incomplete: Arc::new(Room::new(settings.incomplete_bytes_max)),
+            has_declared: AtomicBool::new(settings.declared.is_empty()),
             settings,
             routing: Table::new(),
             metrics,
@@ -79,6 +91,8 @@ impl Node {
             groups: Groups::default(),
             congestion: Arc::default(),
             settling: Asked::default(),
+            retaining: Retaining::default(),
+            detours: Detours::default(),
             qos0_bytes: AtomicUsize::new(0),
             stuffed: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
@@ -147,6 +161,11 @@ impl Node {
         let counter = self.next_connection.fetch_add(1, Ordering::Relaxed);
         let (node, incarnation) = self.cluster().map_or((0, 0), |c| (c.node(), c.incarnation()));
         ConnectionRef { node, incarnation, connection: (counter << ARBITER_BITS) | (arbiter as u64 & ARBITER_MASK) }
+    }
+
+    /// Whether a CONNECT is worth proposing.
+    pub fn accepts_clients(&self) -> bool {
+        self.has_declared.load(Ordering::Acquire) && self.cluster().is_some_and(Cluster::accepts_clients)
     }
 
     /// The hub of a connection of this node.

@@ -20,6 +20,7 @@ struct Sums {
     persistent: usize,
     queued: usize,
     retained: usize,
+    retained_bytes: usize,
     subscriptions: usize,
     wills: usize,
 }
@@ -66,6 +67,7 @@ impl Sums {
     fn add(&mut self, state: &State) {
         self.queued += state.queued_count();
         self.retained += state.retained_count();
+        self.retained_bytes += state.retained_bytes();
         self.subscriptions += state.subscription_count();
         for session in state.sessions() {
             self.sessions += 1;
@@ -82,6 +84,7 @@ impl Sampled for Sampler {
         metrics.hivemq.sessions_persistent_active.set(gauge(sums.persistent));
         metrics.hivemq.queued_current.set(gauge(sums.queued));
         metrics.hivemq.retained_current.set(gauge(sums.retained));
+        metrics.own.retained_bytes.set(gauge(sums.retained_bytes));
         metrics.hivemq.subscriptions_current.set(gauge(sums.subscriptions));
         metrics.hivemq.wills_current.set(gauge(sums.wills));
         metrics.hivemq.qos0_memory_used_bytes.set(gauge(self.node.qos0_bytes.load(Ordering::Relaxed)));

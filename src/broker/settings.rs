@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::actor::NodeSettings;
+use crate::actor::{NodeSettings, RetainedLimits};
 use crate::cluster::ClusterSettings;
 use crate::config::Settings;
 use crate::config::settings as config;
@@ -30,6 +30,11 @@ pub(super) fn node(settings: &Settings) -> NodeSettings {
         incomplete_bytes_max: settings.restrictions.max_incomplete_packet_memory.unwrap_or_else(quarter_of_memory),
         inbound_bytes_per_s: settings.restrictions.incoming_bandwidth_throttling,
         max_connections: settings.restrictions.max_connections,
+        retained: RetainedLimits {
+            messages_max: settings.mqtt.retained_messages_max,
+            bytes_max: settings.mqtt.retained_bytes_max,
+        },
+        declared: settings.declared_shared_subscriptions.clone(),
     }
 }
 

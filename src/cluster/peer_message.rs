@@ -69,6 +69,12 @@ pub enum PeerMessage {
     Settled {
         ticket: u64,
     },
+    /// The member has as many entries of the group as it takes: another is to get this one.
+    DispatchRefused {
+        group: GroupId,
+        seq: u64,
+        connection: ConnectionRef,
+    },
 }
 
 impl PeerMessage {
@@ -101,7 +107,8 @@ impl PeerMessage {
             | Self::DispatchStored { .. }
             | Self::DispatchDone { .. }
             | Self::Settle { .. }
-            | Self::Settled { .. } => None,
+            | Self::Settled { .. }
+            | Self::DispatchRefused { .. } => None,
         }
     }
 
@@ -112,7 +119,8 @@ impl PeerMessage {
             | Self::DispatchStored { .. }
             | Self::DispatchDone { .. }
             | Self::Settle { .. }
-            | Self::Settled { .. } => None,
+            | Self::Settled { .. }
+            | Self::DispatchRefused { .. } => None,
         }
     }
 }

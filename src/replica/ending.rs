@@ -137,6 +137,7 @@ impl State {
         }
         let lifecycle = session.lifecycle.then(|| session.facts.clone());
         self.forget_connection(client, connection);
+        self.return_unsent(scope, client, sent_seq);
 
         if let Some(facts) = lifecycle {
             let event = LifecycleEvent::Disconnected { initiator: ending.initiator, reason_code: ending.reason_code };
@@ -163,6 +164,7 @@ impl State {
         self.queued_count -= session.queue.entries.len();
         self.subscription_count -= session.subscriptions.len();
         self.dirty.mark_session(&session);
+        self.forget_all_assigned(client);
         scope.tell_session_removed(client.clone());
         if let Some(will) = pending_will {
             self.publish_will(scope, will);

@@ -90,6 +90,7 @@ impl State {
         let Some(QueueEntry { seq, qos, message: Some(message), .. }) = expired else { return };
         self.queued_count -= 1;
         let receiver = owner.receiver();
+        self.forget_assigned(&owner, seq);
         self.dirty.mark(RecordKey::Entry(owner, seq));
         self.report_expired(scope, message, qos, receiver);
     }

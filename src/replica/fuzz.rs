@@ -202,6 +202,7 @@ impl World {
                 | Event::Unsubscribed { .. }
                 | Event::Queued { .. }
                 | Event::GroupQueued { .. }
+                | Event::GroupDeclared { .. }
                 | Event::GroupRemoved { .. } => {}
             }
         }

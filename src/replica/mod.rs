@@ -6,6 +6,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod apply;
+mod assigned;
 pub mod body;
 pub mod command;
 mod connect;
@@ -33,6 +34,8 @@ mod subscribe;
 
 #[cfg(test)]
 mod apply_test;
+#[cfg(test)]
+mod assigned_test;
 #[cfg(test)]
 mod body_test;
 #[cfg(test)]

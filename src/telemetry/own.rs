@@ -113,6 +113,8 @@ pub struct OwnMetrics {
     pub connects_refused_total: IntCounter,
     /// Bytes held for packets of which not all has come.
     pub incomplete_packet_bytes: IntGauge,
+    /// Of the shards this node leads.
+    pub retained_bytes: IntGauge,
     submit_failures_total: IntCounterVec,
     login_failures_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
@@ -168,6 +170,10 @@ impl OwnMetrics {
                 registry,
                 "connects_refused_total",
                 "Connections that connect-overload-protection closed.",
+            )?,
+            retained_bytes: added(
+                registry,
+                IntGauge::new("troupemq_retained_bytes", "Bytes of retained messages in the shards that this node leads.")?,
             )?,
             incomplete_packet_bytes: added(
                 registry,

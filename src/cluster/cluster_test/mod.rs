@@ -3,6 +3,7 @@
 pub mod kit;
 mod large;
 mod partition;
+mod retained;
 mod sessions;
 mod several;
 mod single;
