@@ -37,7 +37,7 @@ async fn a_declared_group_queues_without_members_on_every_node_and_over_restarts
     });
     trio.start_all();
     let mut dead = Client::connect(trio.mqtt(0), &Options::v5("dead")).await;
-    dead.subscribe("$dead/#", QoS::AtLeastOnce).await;
+    dead.subscribe("$dead/+", QoS::AtLeastOnce).await;
     let mut dropped = Client::connect(trio.mqtt(1), &Options::v5("dropped")).await;
     dropped.subscribe("$dropped/#", QoS::AtLeastOnce).await;
     for node in 0..3 {

@@ -1,9 +1,13 @@
 //! Retained messages on three nodes: the same on all, kept over restarts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use troupemq::mqtt::QoS;
-use troupemq::mqtt::packet::Publish;
+use rustix::process::Signal;
+use troupemq::mqtt::packet::{Publish, RetainHandling, Subscribe, SubscriptionOptions, SubscriptionRequest};
+use troupemq::mqtt::{Packet, QoS};
+
+use super::node_loss::connect_soon;
 
 use crate::harness::client::{Client, Options, publish};
 use crate::harness::node::Node;
@@ -50,7 +54,7 @@ async fn the_last_acknowledged_retained_message_is_served_by_every_node_at_once(
             subscriber.subscribe("t", QoS::AtLeastOnce).await;
             assert_eq!(subscriber.text().await, format!("{round}/100"));
         }
-        // The same with a node that lost its disk and joined a moment ago.
+        // The same with a node that came back a moment ago.
         if round == 0 {
             trio.nodes[2].kill();
             trio.nodes[2].launch();
@@ -97,10 +101,11 @@ async fn retained_qos_0_messages_stay_over_a_stop_and_over_a_kill_after_a_moment
         if kill {
             // The row waits 5 s; what is on all nodes is in the logs of a majority.
             wait::until("all are retained", SOON, || (retained_count(&trio) >= TOPICS as f64).then_some(()));
-            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
             trio.nodes.iter_mut().for_each(Node::kill);
         } else {
             publisher.disconnect().await;
+            wait::until("all are retained", SOON, || (retained_count(&trio) >= TOPICS as f64).then_some(()));
             trio.nodes.iter_mut().for_each(Node::terminate);
             trio.nodes.iter_mut().for_each(|node| assert!(node.wait_ended().success()));
         }
@@ -154,6 +159,59 @@ async fn nodes_agree_on_what_publishers_on_all_of_them_retained_last() {
     .await;
     let of_last_round = |text: &String| text == "end" || text.ends_with(&format!("/{}", ROUNDS - 1));
     assert!(last.values().all(of_last_round), "each publisher's own order holds: {last:?}");
+}
+
+/// A SUBACK promises the retained messages to a persistent session: where they cannot be queued there is none.
+#[tokio::test]
+async fn a_suback_is_withheld_where_retained_messages_cannot_be_queued() {
+    const TOPICS: usize = 50;
+    let mut trio = Trio::ready(Weight::Whole);
+    let mut publisher = Client::connect(trio.mqtt(0), &Options::v5("publisher")).await;
+    for number in 0..TOPICS {
+        publisher.publish_retained(&format!("r/{number}"), b"x", QoS::AtLeastOnce).await;
+    }
+    let (mut given, mut withheld) = (0, 0);
+    for pause_ms in [0, 1, 3, 1000] {
+        let options = Options::v5(&format!("subscriber-{pause_ms}")).persistent().manual_ack();
+        let mut subscriber = connect_soon(&trio, 0, &options).await;
+        subscriber.ping().await;
+        let packet_id = subscriber.session.next_id();
+        let options_of = SubscriptionOptions {
+            qos: QoS::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            retain_handling: RetainHandling::Send,
+        };
+        let filters = vec![SubscriptionRequest { filter: "r/#".into(), options: options_of }];
+        let packet = Subscribe { packet_id, subscription_identifier: None, user_properties: Vec::new(), filters };
+        subscriber.send(&Packet::Subscribe(Box::new(packet))).await.expect("sent");
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        // Nothing can be agreed on from here.
+        trio.nodes[1].signal(Signal::STOP);
+        trio.nodes[2].signal(Signal::STOP);
+        let answered = subscriber.answer(packet_id).await.is_ok();
+        subscriber.reset();
+        trio.nodes[1].signal(Signal::CONT);
+        trio.nodes[2].signal(Signal::CONT);
+        trio.wait_ready();
+        if answered {
+            given += 1;
+            let mut back = connect_soon(&trio, 1, &options.clone().receive_maximum(100)).await;
+            assert!(back.session_present());
+            let mut found = BTreeSet::new();
+            while found.len() < TOPICS {
+                let message = back.try_message(SOON).await;
+                let message = message.unwrap_or_else(|gone| panic!("{pause_ms} ms: {} came: {gone:?}", found.len()));
+                back.puback(&message).await;
+                found.insert(message.topic.to_string());
+            }
+            back.disconnect().await;
+        } else {
+            withheld += 1;
+        }
+    }
+    println!("SUBACKs given: {given}, withheld: {withheld}");
+    assert!(given > 0, "a second is enough");
 }
 
 /// What a publisher sends behind a QoS 2 message is retained behind it, though that takes another way.

@@ -175,6 +175,23 @@ async fn the_room_of_an_expired_message_is_given_back_with_nobody_asking() {
     assert_eq!(publisher.publish_retained("r/4", b"x", QoS::AtLeastOnce).await, ReasonCode::QuotaExceeded);
 }
 
+/// Row 57, for one node that is stopped at once: what it has read it keeps, though it acknowledges nothing.
+#[tokio::test]
+async fn a_stop_loses_no_retained_qos_0_message_that_was_read() {
+    const TOPICS: usize = 500;
+    let _permit = acquire(Weight::Node);
+    let mut node = Node::ready(Config::default());
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    for number in 0..TOPICS {
+        let packet = Publish { retain: true, ..publish(&format!("r/{number}"), b"x", QoS::AtMostOnce) };
+        publisher.start_publish(packet).await.expect("sent");
+    }
+    publisher.ping().await;
+    assert!(node.stop().success());
+    node.start();
+    wait_gauge(&node, RETAINED, TOPICS);
+}
+
 /// One connection's burst is on its way all at once.
 #[tokio::test]
 async fn a_burst_does_not_exceed_the_limit() {

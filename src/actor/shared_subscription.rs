@@ -426,6 +426,13 @@ impl SharedSubscription {
     fn hand_over_again(&mut self) {
         let overdue: Vec<u64> = self.remote.iter().filter(|(_, at)| at.elapsed() >= RESEND).map(|(seq, _)| *seq).collect();
         for seq in overdue {
+            // Acknowledged by way of another node: where this one did not lead yet, or was out of reach.
+            if !self.is_queued(seq) {
+                self.dispatcher.done(seq);
+                self.entries.remove(&seq);
+                self.remote.remove(&seq);
+                continue;
+            }
             let handed = self.dispatcher.holder(seq).and_then(|key| Some((key, self.members.get(&key)?)));
             let message = self.entries.get(&seq).and_then(|entry| entry.message.clone());
             let (Some((key, member)), Some(message)) = (handed, message) else {
@@ -437,6 +444,11 @@ impl SharedSubscription {
                 self.remote.insert(seq, Instant::now());
             }
         }
+    }
+
+    fn is_queued(&self, seq: u64) -> bool {
+        let read = |state: &State| state.group_queue_after(&self.group, seq.saturating_sub(1), 1).first().map(|entry| entry.seq);
+        self.node.cluster().and_then(|cluster| cluster.read(self.shard, read)).flatten() == Some(seq)
     }
 
     fn delivery(&self, seq: u64, message: Arc<Message>, member: &Member) -> Delivery {
