@@ -21,7 +21,7 @@ use crate::actor::gate::watch;
 use crate::actor::hooks::NodeHooks;
 use crate::actor::hub::{Hub, HubMail, Local};
 use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
-use crate::actor::{Node, clock};
+use crate::actor::{Node, clock, declared};
 use crate::addon::supervisor::{AddonRenderer, Supervisor};
 use crate::addon::{AddonSettings, supervisor::SupervisorMail};
 use crate::admin::AdminHandle;
@@ -84,6 +84,8 @@ pub struct Broker {
     left: tokio::sync::watch::Receiver<bool>,
     /// Looks whether the credentials have changed.
     credentials: Option<actix_rt::task::JoinHandle<()>>,
+    /// Looks after declared shared subscriptions.
+    declared: actix_rt::task::JoinHandle<()>,
 }
 
 impl Broker {
@@ -120,6 +122,7 @@ impl Broker {
         let health = Arc::new(health::NodeHealth::new(cluster.clone()));
         let sampler = Arc::new(sample::Sampler::new(Arc::clone(&node), Arc::clone(&storage)));
         let (left_sender, left) = tokio::sync::watch::channel(false);
+        let declaring = Arc::clone(&node);
         let mut broker = Self {
             node,
             cluster,
@@ -132,6 +135,7 @@ impl Broker {
             shutdown: settings::shutdown(&settings.shutdown),
             admin: None,
             left,
+            declared: actix_rt::spawn(declared::run(declaring)),
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
         };
         for http in &settings.http {
@@ -151,7 +155,7 @@ impl Broker {
 
     /// Resolves when the node is ready for clients.
     pub async fn ready(&self) {
-        while !self.cluster.is_ready() {
+        while !self.cluster.is_ready() || !self.node.has_declared.load(Ordering::Acquire) {
             actix_rt::time::sleep(POLL).await;
         }
     }

@@ -2,9 +2,10 @@
 
 mod addons;
 mod carried;
-mod drain;
 mod damage;
+mod declared;
 mod disks;
+mod drain;
 mod founding;
 mod growth;
 mod large;
@@ -15,7 +16,9 @@ mod partition;
 mod pause;
 mod redelivery;
 mod restart;
+mod retained;
 mod routing;
+mod shared;
 mod storm;
 mod takeover;
 mod upgrade;

@@ -19,6 +19,8 @@ pub struct Config {
     /// More sections.
     pub more: String,
     pub addons: bool,
+    /// Share names and filters of `declared-shared-subscriptions.xml`; no file where there are none.
+    pub declared: Vec<(&'static str, &'static str)>,
 }
 
 /// `<cluster>` of a node.
@@ -57,6 +59,7 @@ impl Default for Config {
             mqtt: String::new(),
             more: String::new(),
             addons: true,
+            declared: Vec::new(),
         }
     }
 }
@@ -81,6 +84,17 @@ impl Config {
         }
         xml.push_str("</mqtt-addons>\n</hivemq>\n");
         xml
+    }
+}
+
+impl Config {
+    /// The file beside `config.xml`.
+    pub fn declared_xml(&self) -> Option<String> {
+        let one = |(name, filter): &(&str, &str)| {
+            format!("<subscription><share-name>{name}</share-name><topic-filter>{filter}</topic-filter></subscription>\n")
+        };
+        let all: String = self.declared.iter().map(one).collect();
+        (!all.is_empty()).then(|| format!("<declared-shared-subscriptions>\n{all}</declared-shared-subscriptions>\n"))
     }
 }
 

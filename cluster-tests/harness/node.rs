@@ -111,6 +111,11 @@ impl Node {
         self.starts += 1;
         self.addresses = None;
         fs::write(self.home.join("config.xml"), self.config.xml()).expect("config.xml");
+        let declared = self.home.join("declared-shared-subscriptions.xml");
+        match self.config.declared_xml() {
+            Some(xml) => fs::write(declared, xml).expect("declared-shared-subscriptions.xml"),
+            None => _ = fs::remove_file(declared),
+        }
         let child = self
             .command()
             .stdout(File::create(self.stdout_path()).expect("a file for the output"))

@@ -19,6 +19,7 @@ mod mqtt_3_1;
 mod order;
 mod rates;
 mod restart;
+mod retained_limits;
 mod start;
 mod takeover;
 mod topic_alias;

@@ -32,7 +32,7 @@ use super::hub::{ClientMail, Local};
 use super::inbox::{Inbox, Mail, Wake};
 use super::queue::QueueItem;
 use super::transport::{Accepted, Transport};
-use super::{clock, holding};
+use super::{clock, holding, shared_subscription};
 use partial::Partial;
 pub use partial::Room;
 
@@ -117,7 +117,9 @@ pub struct Client {
     out: BytesMut,
     /// Deliveries that came while the send quota was used up (by shared subscriptions), in order.
     held: VecDeque<Delivery>,
-    /// Entries of shared subscriptions handed to this client and not done with.
+    /// The send quota of this connection, when nothing is in flight.
+    window: usize,
+    /// Entries of shared subscriptions handed to this client and not done with; of one no more than `window`.
     shared: Vec<(GroupId, u64)>,
     /// Highest position of the replicated queue handed to the client.
     sent_seq: u64,
@@ -187,6 +189,7 @@ impl Client {
             partial: Partial::new(Arc::clone(&node.incomplete)),
             out: BytesMut::new(),
             held: VecDeque::new(),
+            window: 0,
             shared: Vec::new(),
             sent_seq: 0,
             steps: Vec::new(),
@@ -363,6 +366,11 @@ impl Client {
                 if let Source::Share { group, seq } = &delivery.source {
                     if self.shared.iter().any(|(known, at)| at == seq && known == group) {
                         return; // handed over again, since the dispatcher heard nothing for a while
+                    }
+                    let held = self.shared.iter().filter(|(known, _)| known == group).count();
+                    if delivery.qos != QoS::AtMostOnce && held >= self.window {
+                        shared_subscription::refuse(self.local.node(), group, *seq, self.connection);
+                        return;
                     }
                     self.shared.push((group.clone(), *seq));
                 }

@@ -6,6 +6,8 @@
 pub mod client;
 pub mod clock;
 pub mod congestion;
+pub mod declared;
+pub mod detours;
 pub mod endings;
 pub mod essential;
 mod fetch;
@@ -21,6 +23,7 @@ pub mod publish;
 pub mod queue;
 pub mod render;
 pub mod retained;
+pub mod retaining;
 pub mod settle;
 pub mod shared_subscription;
 pub mod signal_bus;
@@ -29,4 +32,5 @@ pub mod timers;
 pub mod transport;
 
 pub use node::{Node, NodeSettings};
+pub use retaining::RetainedLimits;
 pub use transport::Transport;

@@ -7,6 +7,7 @@ use actix_rt::ArbiterHandle;
 use tokio::sync::Semaphore;
 
 use crate::cluster::Cluster;
+use crate::mqtt::GroupId;
 use crate::queue::QueueLimits;
 use crate::replica::{ConnectionRef, NodeId, ShardId};
 use crate::routing::Table;
@@ -15,11 +16,13 @@ use crate::telemetry::metrics::Metrics;
 
 use super::client::Room;
 use super::congestion::Congestion;
+use super::detours::Detours;
 use super::fetch::FETCHES_MAX;
 use super::gate::Gate;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
+use super::retaining::{RetainedLimits, Retaining};
 use super::settle::Asked;
 use super::shared_subscription::Groups;
 use super::signal_bus::SignalBus;
@@ -39,6 +42,9 @@ pub struct NodeSettings {
     pub max_connections: Option<u64>,
     /// Clients asked to leave in a second, where the node parts with some.
     pub clients_per_second: u32,
+    pub retained: RetainedLimits,
+    /// Shared subscriptions that this node declares.
+    pub declared: Vec<GroupId>,
 }
 
 /// The node; made once, shared by reference.
@@ -51,6 +57,11 @@ pub struct Node {
     pub groups: Groups,
     pub congestion: Arc<Congestion>,
     pub settling: Asked,
+    /// Retained messages on their way.
+    pub retaining: Retaining,
+    pub detours: Detours,
+    /// Whether what this node declares is in force.
+    pub has_declared: AtomicBool,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
     /// For packets of which not all has come.
@@ -79,6 +90,7 @@ impl Node {
         Self {
             throttle: Throttle::new(settings.inbound_bytes_per_s),
             incomplete: Arc::new(Room::new(settings.incomplete_bytes_max)),
+            has_declared: AtomicBool::new(settings.declared.is_empty()),
             settings,
             routing: Table::new(),
             metrics,
@@ -87,6 +99,8 @@ impl Node {
             groups: Groups::default(),
             congestion: Arc::default(),
             settling: Asked::default(),
+            retaining: Retaining::default(),
+            detours: Detours::default(),
             qos0_bytes: AtomicUsize::new(0),
             stuffed: AtomicUsize::new(0),
             fetches: Arc::new(Semaphore::new(FETCHES_MAX)),
@@ -157,6 +171,11 @@ impl Node {
         let counter = self.next_connection.fetch_add(1, Ordering::Relaxed);
         let (node, incarnation) = self.cluster().map_or((0, 0), |c| (c.node(), c.incarnation()));
         ConnectionRef { node, incarnation, connection: (counter << ARBITER_BITS) | (arbiter as u64 & ARBITER_MASK) }
+    }
+
+    /// Whether a CONNECT is worth proposing.
+    pub fn accepts_clients(&self) -> bool {
+        self.has_declared.load(Ordering::Acquire) && self.cluster().is_some_and(Cluster::accepts_clients)
     }
 
     /// The hub of a connection of this node.

@@ -13,6 +13,7 @@ use actix::fut::ActorFutureExt;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
 use ahash::AHashMap;
 use bytestring::ByteString;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 
 use crate::cluster::PeerMessage;
@@ -21,7 +22,7 @@ use crate::queue::Dispatcher;
 use crate::replica::body::INLINE_BYTES_MAX;
 use crate::replica::command::{Assignment, QueueStep};
 use crate::replica::session::QueueEntry;
-use crate::replica::{Command, ConnectionRef, Fetch, Found, Look, ShardId, State};
+use crate::replica::{Command, ConnectionRef, Fetch, Found, Look, Position, ShardId, State};
 use crate::routing::Member;
 
 use super::clock;
@@ -41,6 +42,8 @@ const AHEAD_MAX: usize = 256;
 const AHEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Pause before an entry is offered again that no member's node took.
 const RETRY: Duration = Duration::from_millis(100);
+/// The same where the members' own queues had no room, which an acknowledgement makes.
+const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Silence of a member's node about an entry before it is handed over again.
 const RESEND: Duration = Duration::from_secs(5);
 
@@ -49,8 +52,13 @@ const RESEND: Duration = Duration::from_secs(5);
 pub enum GroupItem {
     /// The queue, the members or the leadership changed.
     Look,
-    /// Members are done with entries (`true`) or give them back.
+    /// Members are done with entries.
     Done(Vec<u64>),
+    /// A member has as much as it takes.
+    Refused {
+        seq: u64,
+        member: (u64, u64, u64),
+    },
     Stop,
 }
 
@@ -146,6 +154,27 @@ pub fn report(node: &Node, group: &GroupId, seq: u64) {
     }
 }
 
+/// A connection of this node has as many of the group's entries as it takes at a time: another member is to get this one.
+pub fn refuse(node: &Node, group: &GroupId, seq: u64, connection: ConnectionRef) {
+    let Some(cluster) = node.cluster() else { return };
+    match cluster.leader(node.shard_of(&group.full())) {
+        Some(leader) if leader == cluster.node() => refused(node, group, seq, connection),
+        // One that gets lost is handed over again after a while.
+        Some(leader) => {
+            let _ = cluster.send(leader, PeerMessage::DispatchRefused { group: group.clone(), seq, connection });
+        }
+        None => {}
+    }
+}
+
+/// A member took an entry not: for the dispatcher of this node.
+pub fn refused(node: &Node, group: &GroupId, seq: u64, connection: ConnectionRef) {
+    if let Some(mail) = node.groups.get(group) {
+        let member = (connection.node, connection.incarnation, connection.connection);
+        mail.post(GroupItem::Refused { seq, member });
+    }
+}
+
 /// How long a member's node waits for its own replica to have the entry that was dispatched; then the dispatcher sends it again.
 const STORED_PATIENCE: Duration = Duration::from_secs(4);
 const STORED_LOOK: Duration = Duration::from_millis(10);
@@ -218,6 +247,12 @@ pub struct SharedSubscription {
     members: AHashMap<(u64, u64, u64), Member>,
     /// Entries handed to members of other nodes, and when: a link that breaks loses them, or the word that they are done.
     remote: BTreeMap<u64, Instant>,
+    /// Members that gave something back are tried again in a moment.
+    retrying: bool,
+    /// Whether somebody declared it when it was looked at last.
+    declared: bool,
+    /// The end of the queue is being made sure of.
+    removing: bool,
 }
 
 impl SharedSubscription {
@@ -237,6 +272,9 @@ impl SharedSubscription {
             fetched: Fetched::default(),
             members: AHashMap::new(),
             remote: BTreeMap::new(),
+            retrying: false,
+            declared: false,
+            removing: false,
         };
         let address = match arbiter {
             Some(arbiter) => Self::start_in_arbiter(&arbiter, move |_| actor),
@@ -250,22 +288,50 @@ impl SharedSubscription {
             return;
         }
         let all = self.node.routing.members(&self.group);
-        if all.is_empty() {
-            // Nobody subscribes any more: the queue goes (spec/hivemq.md 2.6).
-            let next_seq = |state: &State| state.group(&self.group).map(|group| group.queue_head.next_seq);
-            if let Some(cluster) = self.node.cluster()
-                && let Some(next_seq) = cluster.read(self.shard, next_seq).flatten()
-            {
-                let _ = cluster.submit_nowait(self.shard, Command::RemoveGroup { group: self.group.clone(), next_seq });
-            }
-            return;
-        }
+        let was_declared = std::mem::replace(&mut self.declared, self.node.routing.is_declared(&self.group));
+        let is_deserted = all.is_empty() && !self.declared;
         self.members = all.into_iter().filter_map(|m| m.route.state().connection.map(|c| (c, m))).collect();
         let mut connected: Vec<_> = self.members.keys().map(|key| (*key, MEMBER_WINDOW)).collect();
         connected.sort_unstable();
-        self.dispatcher.set_members(&connected);
+        for seq in self.dispatcher.set_members(&connected) {
+            self.remote.remove(&seq);
+        }
+        if is_deserted {
+            self.remove_queue(was_declared, ctx);
+            return;
+        }
         self.read_ahead(ctx);
         self.dispatch(ctx);
+    }
+
+    /// Nobody subscribes any more: the queue goes (spec/hivemq.md 2.6). But this node's table may be behind in other shards, where a
+    /// member may be: first they are all brought to what they are now.
+    fn remove_queue(&mut self, was_declared: bool, ctx: &mut Context<Self>) {
+        let Some(cluster) = self.node.cluster().filter(|_| !self.removing) else { return };
+        let queue = |state: &State| state.group(&self.group).map(|group| (group.queue_head.next_seq, group.queue.entries.len()));
+        let Some((next_seq, messages)) = cluster.read(self.shard, queue).flatten() else { return };
+        // Changes nothing; applied here when all that was acknowledged before is.
+        let barrier = || Command::TrimOutbox { through: Position::default() };
+        let barriers: Vec<_> = (0..cluster.shards()).map(|shard| cluster.submit(ShardId(shard), barrier())).collect();
+        self.removing = true;
+        ctx.spawn(join_all(barriers).into_actor(self).map(move |reached, actor, _| {
+            actor.removing = false;
+            let routing = &actor.node.routing;
+            let is_deserted = routing.members(&actor.group).is_empty() && !routing.is_declared(&actor.group);
+            if !is_deserted || reached.iter().any(Result::is_err) {
+                return; // looked at again by the timer
+            }
+            let group = actor.group.full();
+            if was_declared && messages > 0 {
+                tracing::warn!(%group, messages, "a shared subscription is declared no more and has no member: its queue is removed");
+            } else {
+                tracing::debug!(%group, messages, "a shared subscription lost its last member: its queue is removed");
+            }
+            let command = Command::RemoveGroup { group: actor.group.clone(), next_seq };
+            if actor.node.cluster().is_none_or(|cluster| cluster.submit_nowait(actor.shard, command).is_err()) {
+                tracing::debug!(%group, "the queue stays for now: the shard is overloaded");
+            }
+        }));
     }
 
     fn read_ahead(&mut self, ctx: &mut Context<Self>) {
@@ -315,7 +381,7 @@ impl SharedSubscription {
     }
 
     fn dispatch(&mut self, ctx: &mut Context<Self>) {
-        let mut refused = false;
+        let mut refused = None;
         let mut assignments = Vec::new();
         for handed in self.dispatcher.dispatch() {
             let Some(entry) = self.entries.get(&handed.seq) else {
@@ -335,7 +401,7 @@ impl SharedSubscription {
                 let client = member.route.client.clone();
                 if self.is_busy(&client, member.route.shard) {
                     self.dispatcher.give_back(handed.seq);
-                    refused = true;
+                    refused = Some(BUSY_RETRY);
                     continue;
                 }
                 assignments.push(Assignment {
@@ -351,7 +417,7 @@ impl SharedSubscription {
             let delivery = self.delivery(handed.seq, message, member);
             if !self.hand_over(handed.member, member.route.client.clone(), delivery) {
                 self.dispatcher.give_back(handed.seq);
-                refused = true;
+                refused = Some(RETRY);
             } else if !self.node.is_local(handed.member) {
                 self.remote.insert(handed.seq, Instant::now());
             }
@@ -363,11 +429,21 @@ impl SharedSubscription {
             if cluster.submit_nowait(self.shard, command).is_err() {
                 // Still in the queue: read again from the start.
                 self.restart();
-                refused = true;
+                refused = Some(RETRY);
             }
         }
-        if refused {
-            ctx.run_later(RETRY, |actor, ctx| actor.look(ctx));
+        if let Some(pause) = refused {
+            self.retry_after(pause, ctx);
+        }
+    }
+
+    fn retry_after(&mut self, pause: Duration, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.retrying, true) {
+            ctx.run_later(pause, |actor, ctx| {
+                actor.retrying = false;
+                actor.dispatcher.retry();
+                actor.look(ctx);
+            });
         }
     }
 
@@ -376,9 +452,13 @@ impl SharedSubscription {
         let queued = self
             .node
             .cluster()
-            .and_then(|cluster| cluster.read(ShardId(shard), |state| state.session(client).map(|s| s.queue.entries.len())))
+            .and_then(|cluster| {
+                cluster.read(ShardId(shard), |state| {
+                    state.session(client).map(|s| (s.queue.entries.len(), s.queue_head.limit.min(MEMBER_WINDOW)))
+                })
+            })
             .flatten();
-        queued.is_some_and(|len| len >= MEMBER_WINDOW as usize)
+        queued.is_some_and(|(len, limit)| len >= limit as usize)
     }
 
     /// Forgets what was offered; the next look reads the queue from its start. Members may get again what they hold (QoS 1).
@@ -393,6 +473,13 @@ impl SharedSubscription {
     fn hand_over_again(&mut self) {
         let overdue: Vec<u64> = self.remote.iter().filter(|(_, at)| at.elapsed() >= RESEND).map(|(seq, _)| *seq).collect();
         for seq in overdue {
+            // Acknowledged by way of another node: where this one did not lead yet, or was out of reach.
+            if !self.is_queued(seq) {
+                self.dispatcher.done(seq);
+                self.entries.remove(&seq);
+                self.remote.remove(&seq);
+                continue;
+            }
             let handed = self.dispatcher.holder(seq).and_then(|key| Some((key, self.members.get(&key)?)));
             let message = self.entries.get(&seq).and_then(|entry| entry.message.clone());
             let (Some((key, member)), Some(message)) = (handed, message) else {
@@ -404,6 +491,11 @@ impl SharedSubscription {
                 self.remote.insert(seq, Instant::now());
             }
         }
+    }
+
+    fn is_queued(&self, seq: u64) -> bool {
+        let read = |state: &State| state.look_at_group(&self.group, seq.saturating_sub(1), 1).found.first().map(|found| found.seq);
+        self.node.cluster().and_then(|cluster| cluster.read(self.shard, read)).flatten() == Some(seq)
     }
 
     fn delivery(&self, seq: u64, message: Arc<Message>, member: &Member) -> Delivery {
@@ -472,7 +564,10 @@ impl Actor for SharedSubscription {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(RESEND, |actor, _| actor.hand_over_again());
+        ctx.run_interval(RESEND, |actor, ctx| {
+            actor.hand_over_again();
+            actor.look(ctx);
+        });
     }
 }
 
@@ -487,6 +582,14 @@ impl Handler<Wake> for SharedSubscription {
             match item {
                 GroupItem::Look => {}
                 GroupItem::Done(mut entries) => completed.append(&mut entries),
+                GroupItem::Refused { seq, member } => {
+                    // It may have gone to another meanwhile.
+                    if self.dispatcher.holder(seq) == Some(member) {
+                        self.dispatcher.give_back(seq);
+                        self.remote.remove(&seq);
+                        self.retry_after(RETRY, ctx);
+                    }
+                }
                 GroupItem::Stop => {
                     ctx.stop();
                     return;

@@ -22,6 +22,7 @@ struct Sums {
     queues_nearly_full: usize,
     queue_memory: usize,
     retained: usize,
+    retained_bytes: usize,
     subscriptions: usize,
     wills: usize,
 }
@@ -69,6 +70,7 @@ impl Sums {
     fn add(&mut self, state: &State) {
         self.queued += state.queued_count();
         self.retained += state.retained_count();
+        self.retained_bytes += state.retained_bytes();
         self.subscriptions += state.subscription_count();
         for session in state.sessions() {
             self.sessions += 1;
@@ -91,6 +93,7 @@ impl Sampled for Sampler {
         metrics.own.queues_nearly_full.set(gauge(sums.queues_nearly_full));
         metrics.own.queue_memory_bytes.set(gauge(sums.queue_memory));
         metrics.hivemq.retained_current.set(gauge(sums.retained));
+        metrics.own.retained_bytes.set(gauge(sums.retained_bytes));
         metrics.hivemq.subscriptions_current.set(gauge(sums.subscriptions));
         metrics.hivemq.wills_current.set(gauge(sums.wills));
         metrics.hivemq.qos0_memory_used_bytes.set(gauge(self.node.qos0_bytes.load(Ordering::Relaxed)));

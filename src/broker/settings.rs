@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actor::NodeSettings;
+use crate::actor::{NodeSettings, RetainedLimits};
 use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
 use crate::config::settings as config;
@@ -32,6 +32,11 @@ pub(super) fn node(settings: &Settings) -> NodeSettings {
         inbound_bytes_per_s: settings.restrictions.incoming_bandwidth_throttling,
         max_connections: settings.restrictions.max_connections,
         clients_per_second: settings.shutdown.clients_per_second,
+        retained: RetainedLimits {
+            messages_max: settings.mqtt.retained_messages_max,
+            bytes_max: settings.mqtt.retained_bytes_max,
+        },
+        declared: settings.declared_shared_subscriptions.clone(),
     }
 }
 

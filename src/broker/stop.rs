@@ -109,6 +109,7 @@ impl Broker {
         for http in &self.http {
             http.stop().await;
         }
+        self.declared.abort();
         if let Some(credentials) = &self.credentials {
             credentials.abort();
         }

@@ -135,6 +135,11 @@ impl Cluster {
         self.inner.node.settings.shards
     }
 
+    /// The version that all members of the cluster speak: commands of a newer one are refused.
+    pub fn level(&self) -> u16 {
+        self.inner.node.level()
+    }
+
     /// Submits a command; resolves when this node's own replica has applied it. Survives a change of leader; exactly once.
     /// Without a leader for 5 s it is refused at once; one that waits is answered after 10 s, with `Unavailable` if it was never sent,
     /// with `Unknown` if it may yet apply. After `Unknown` for a `Connect`, submit the `Disconnect` of that connection: commands of a
@@ -146,7 +151,7 @@ impl Cluster {
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
         let submitted = match self.shard(shard) {
             // Some member is of a release that cannot read it.
-            Some(_) if command.since() > self.inner.node.level() => Err(SubmitError::Unavailable),
+            Some(_) if command.since() > self.level() => Err(SubmitError::Unavailable),
             Some((shard, group)) => shard.submitter.submit(command, &group.view()),
             None => Err(SubmitError::Unavailable),
         };
@@ -162,6 +167,7 @@ impl Cluster {
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
         debug_assert!(command.is_acknowledged_as_effective(), "nobody would say that it is applied");
         let submitted = match self.shard(shard) {
+            Some(_) if command.since() > self.level() => Err(SubmitError::Unavailable),
             Some((shard, group)) => shard.submitter.submit(command, &group.view()),
             None => Err(SubmitError::Unavailable),
         };

@@ -69,6 +69,12 @@ pub enum PeerMessage {
     Settled {
         ticket: u64,
     },
+    /// The member has as many entries of the group as it takes: another is to get this one.
+    DispatchRefused {
+        group: GroupId,
+        seq: u64,
+        connection: ConnectionRef,
+    },
 }
 
 impl PeerMessage {
@@ -102,6 +108,7 @@ impl PeerMessage {
             | Self::DispatchDone { .. }
             | Self::Settle { .. }
             | Self::Settled { .. } => 2,
+            Self::DispatchRefused { .. } => 3,
         }
     }
 
@@ -115,7 +122,8 @@ impl PeerMessage {
             | Self::DispatchStored { .. }
             | Self::DispatchDone { .. }
             | Self::Settle { .. }
-            | Self::Settled { .. } => None,
+            | Self::Settled { .. }
+            | Self::DispatchRefused { .. } => None,
         }
     }
 
@@ -126,7 +134,8 @@ impl PeerMessage {
             | Self::DispatchStored { .. }
             | Self::DispatchDone { .. }
             | Self::Settle { .. }
-            | Self::Settled { .. } => None,
+            | Self::Settled { .. }
+            | Self::DispatchRefused { .. } => None,
         }
     }
 }

@@ -24,6 +24,12 @@ pub fn render(settings: &Settings) -> String {
     out.line("clients-per-second", settings.shutdown.clients_per_second);
     out.seconds("timeout", settings.shutdown.timeout_s);
     addons(&mut out, &settings.addons);
+    if !settings.declared_shared_subscriptions.is_empty() {
+        out.section("declared-shared-subscriptions");
+        for group in &settings.declared_shared_subscriptions {
+            out.line("subscription", group.full());
+        }
+    }
     out.text
 }
 
@@ -167,6 +173,8 @@ fn mqtt(out: &mut Page, mqtt: &MqttSettings) {
     out.line("shared-subscriptions/enabled", mqtt.shared_subscriptions);
     out.line("quality-of-service/max-qos", mqtt.max_qos);
     out.line("retained-messages/enabled", mqtt.retained_messages);
+    out.line("retained-messages/max-messages", mqtt.retained_messages_max);
+    out.line("retained-messages/max-bytes", mqtt.retained_bytes_max);
     out.line("queued-messages/max-queue-size", mqtt.max_queue_size);
     out.line("queued-messages/strategy", if mqtt.discard_oldest { "discard-oldest" } else { "discard" });
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::SupportedCipherSuite;
 
 use super::rbac::FileRbacSettings;
+use crate::mqtt::GroupId;
 
 /// Everything a node is configured with.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +21,8 @@ pub struct Settings {
     pub cluster: ClusterSettings,
     pub shutdown: ShutdownSettings,
     pub addons: AddonSettings,
+    /// Shared subscriptions that have a queue without members too (spec/hivemq.md 1.9).
+    pub declared_shared_subscriptions: Vec<GroupId>,
     /// HTTP listeners of metrics, health and REST: one server serves all; empty = off.
     pub http: Vec<HttpListenerSettings>,
 }
@@ -155,6 +158,9 @@ pub struct MqttSettings {
     /// 0, 1 or 2.
     pub max_qos: u8,
     pub retained_messages: bool,
+    /// Own elements: how many messages the cluster retains, and their bytes as a queue counts them.
+    pub retained_messages_max: u64,
+    pub retained_bytes_max: u64,
     pub max_queue_size: u32,
     pub discard_oldest: bool,
 }

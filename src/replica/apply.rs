@@ -161,6 +161,7 @@ impl State {
             Command::Expire { limit } => self.expire(scope, *limit),
             Command::RemoveSession { client, reason_code, will } => self.kick(scope, client, *reason_code, *will, true),
             Command::Kick { client, reason_code, will } => self.kick(scope, client, *reason_code, *will, false),
+            Command::Declare(declare) => self.declare(scope, declare),
             Command::Part(part) => self.take_part(scope, part),
             Command::Whole { command, cut } => return self.apply_whole(scope, command, cut),
         }

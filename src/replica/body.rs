@@ -541,6 +541,8 @@ impl State {
             | RecordKey::QueueHead(_)
             | RecordKey::Subscription(..)
             | RecordKey::Received(..)
+            | RecordKey::Assigned(..)
+            | RecordKey::Declared(_)
             | RecordKey::Group(_) => return None,
         };
         let RecordKey::Entry(_, seq) = key else { return None };
@@ -598,6 +600,7 @@ fn messages_mut(command: &mut Command) -> Vec<&mut Arc<Message>> {
         | Command::RemoveSession { .. }
         | Command::Kick { .. }
         | Command::Part(_)
+        | Command::Declare(_)
         | Command::Whole { .. } => Vec::new(),
     }
 }
@@ -626,7 +629,12 @@ pub(super) fn message_of_event(event: &OutboxEvent) -> Option<&Arc<Message>> {
         OutboxEvent::Lifecycle(_) => None,
         OutboxEvent::Dropped(dropped) => Some(&dropped.message),
         OutboxEvent::Expired(expired) => Some(&expired.message),
-        OutboxEvent::Assigned { message, .. } | OutboxEvent::Publish { message, .. } => Some(message),
+        OutboxEvent::Assigned { message, .. }
+        | OutboxEvent::AssignedFrom { message, .. }
+        | OutboxEvent::Publish { message, .. }
+        | OutboxEvent::Returned { message, .. } => {
+            Some(message)
+        }
     }
 }
 
@@ -636,7 +644,12 @@ pub(super) fn message_of_event_mut(event: &mut OutboxEvent) -> Option<&mut Arc<M
         OutboxEvent::Lifecycle(_) => None,
         OutboxEvent::Dropped(dropped) => Some(&mut dropped.message),
         OutboxEvent::Expired(expired) => Some(&mut expired.message),
-        OutboxEvent::Assigned { message, .. } | OutboxEvent::Publish { message, .. } => Some(message),
+        OutboxEvent::Assigned { message, .. }
+        | OutboxEvent::AssignedFrom { message, .. }
+        | OutboxEvent::Publish { message, .. }
+        | OutboxEvent::Returned { message, .. } => {
+            Some(message)
+        }
     }
 }
 

@@ -140,6 +140,7 @@ impl State {
         }
         let lifecycle = session.lifecycle.then(|| session.facts.clone());
         self.forget_connection(client, connection);
+        self.return_unsent(scope, client, sent_seq);
 
         if let Some(facts) = lifecycle {
             let event = LifecycleEvent::Disconnected { initiator: ending.initiator, reason_code: ending.reason_code };
@@ -167,6 +168,7 @@ impl State {
         self.subscription_count -= session.subscriptions.len();
         self.dirty.mark_session(&session);
         self.ahead.forget(&QueueOwner::Session(client.clone()));
+        self.forget_all_assigned(client);
         scope.tell_session_removed(client.clone());
         if let Some(will) = pending_will {
             self.publish_will(scope, will);

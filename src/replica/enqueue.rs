@@ -15,7 +15,7 @@ use super::session::{Queue, QueueEntry};
 use super::slot::Slot;
 use super::state::State;
 use super::stored_queue::Pushed;
-use crate::mqtt::{Message, QoS, SubscriptionIds};
+use crate::mqtt::{Message, QoS};
 use crate::signal::{DropReason, Dropped, Expired, Receiver};
 
 impl State {
@@ -35,22 +35,24 @@ impl State {
                     self.enqueue_for_session(scope, client, message, entry);
                 }
                 Target::Group { group, queue_limit, discard_oldest } => {
-                    let entry = QueueEntry {
-                        seq: 0,
-                        // The member's granted QoS is applied when there is a member.
-                        qos: message.qos,
-                        retain: message.retain,
-                        retained_origin: false,
-                        subscription_ids: SubscriptionIds::new(),
-                        message: Some(message.clone()),
-                    };
+                    let entry = QueueEntry::for_group(message);
                     self.enqueue_for_group(scope, group, (*queue_limit, *discard_oldest), message, entry);
                 }
+                Target::Member { client, group, retain, subscription_ids } => {
+                    self.enqueue_for_member(scope, (client, group), message, *retain, subscription_ids);
+                }
+                Target::Returned { group } => self.take_back(scope, group, message),
             }
         }
     }
 
-    fn enqueue_for_session(&mut self, scope: &mut Scope, client: &ByteString, message: &Arc<Message>, entry: QueueEntry) {
+    pub(super) fn enqueue_for_session(
+        &mut self,
+        scope: &mut Scope,
+        client: &ByteString,
+        message: &Arc<Message>,
+        entry: QueueEntry,
+    ) {
         let Some(session) = self.sessions.get_mut(client).filter(|session| !session.is_expired(scope.now_ms)) else { return };
         let qos = entry.qos;
         if message.is_expired(scope.now_ms) {
@@ -86,6 +88,7 @@ impl State {
                 self.dirty.mark(RecordKey::Entry(owner(), seq));
                 let (owner, qos) = (owner(), discarded.qos());
                 self.dirty.mark(RecordKey::Entry(owner.clone(), discarded.seq()));
+                self.forget_assigned(&owner, discarded.seq());
                 if let Some(message) = self.message_of_taken(&owner, discarded) {
                     self.report_dropped(scope, message, qos, &owner, DropReason::ClientMessageQueueFull);
                 }
@@ -109,6 +112,9 @@ impl State {
         };
         let owner = QueueOwner::Session(client.clone());
         let walked = walk(&mut session.queue, &owner, steps, &mut self.due, &mut self.dirty);
+        for (seq, _) in steps {
+            self.forget_assigned(&owner, *seq);
+        }
         self.settle_steps(scope, &owner, walked);
     }
 

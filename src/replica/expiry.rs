@@ -90,6 +90,7 @@ impl State {
         let Some(expired) = expired else { return };
         self.queued_count -= 1;
         let (receiver, qos) = (owner.receiver(), expired.qos());
+        self.forget_assigned(&owner, expired.seq());
         self.dirty.mark(RecordKey::Entry(owner.clone(), expired.seq()));
         if let Some(message) = self.message_of_taken(&owner, expired) {
             self.report_expired(scope, message, qos, receiver);

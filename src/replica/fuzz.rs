@@ -208,6 +208,7 @@ impl World {
                 | Event::Unsubscribed { .. }
                 | Event::Queued { .. }
                 | Event::GroupQueued { .. }
+                | Event::GroupDeclared { .. }
                 | Event::GroupRemoved { .. } => {}
             }
         }

@@ -6,6 +6,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod apply;
+mod assigned;
 pub mod body;
 pub mod cold;
 pub mod command;
@@ -36,6 +37,8 @@ mod subscribe;
 
 #[cfg(test)]
 mod apply_test;
+#[cfg(test)]
+mod assigned_test;
 #[cfg(test)]
 mod body_test;
 #[cfg(test)]

@@ -242,7 +242,7 @@ fn a_qos2_entry_of_a_shared_subscription_is_assigned_to_its_member_once() {
     let assignment = Assignment { seq: 1, client: "c".into(), retain: false, subscription_ids: [7].into_iter().collect() };
     let assign = Command::AssignShared { group: id, assignments: vec![assignment] };
     assert_eq!(outbox_of(&bench.run(assign.clone()).1), ["assign t to c"]);
-    let OutboxEvent::Assigned { message, subscription_ids, .. } = &*last_outbox(&bench) else { panic!() };
+    let OutboxEvent::AssignedFrom { message, subscription_ids, .. } = &*last_outbox(&bench) else { panic!() };
     assert_eq!((message, &subscription_ids[..]), (&qos2, &[7][..]));
     assert_eq!(bench.state.queued_count(), 0);
     assert_eq!(outbox_of(&bench.run(assign).1), [""; 0], "the entry is gone");

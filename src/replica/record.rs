@@ -22,7 +22,7 @@ use super::session::{Group, Queue, QueueEntry, QueueHead, Session};
 use super::slot::Slot;
 use super::state::{Head, State};
 use super::stored_queue::IN_FLIGHT_MAX;
-use crate::mqtt::Message;
+use crate::mqtt::{GroupId, Message};
 
 /// A record of the state as it is stored and sent in snapshots: key and value, both versioned encodings.
 pub type Record = (Vec<u8>, Vec<u8>);
@@ -116,9 +116,13 @@ impl State {
         let groups = self.groups.iter().map(|(id, group)| (RecordKey::Group(id.clone()).encode(), encode(group)));
         let group_entries =
             self.groups.iter().flat_map(|(id, group)| self.entry_records(&group.queue, QueueOwner::Group(id.clone())));
-        let retained = self.retained_topics.iter().filter_map(|topic| {
-            let message = self.retained.get(topic)?;
-            Some((RecordKey::Retained(topic.clone()).encode(), self.retained_value(message)))
+        let assigned = self.assigned.iter().flat_map(|(client, groups)| {
+            groups.iter().map(|(seq, group)| (RecordKey::Assigned(client.clone(), *seq).encode(), encode(group)))
+        });
+        let declared = self.declared.iter().map(|(id, nodes)| (RecordKey::Declared(id.clone()).encode(), encode(nodes)));
+        let retained = self.retained.iter().map(|message| {
+            let key = RecordKey::Retained(message.topic.clone());
+            (key.encode(), self.retained_value(message))
         });
         let outbox = self.outbox.iter().map(|(position, event)| (RecordKey::Outbox(*position).encode(), self.event_value(event)));
         Box::new(
@@ -128,8 +132,10 @@ impl State {
                 .chain(subscriptions)
                 .chain(received)
                 .chain(entries)
+                .chain(assigned)
                 .chain(groups)
                 .chain(group_entries)
+                .chain(declared)
                 .chain(retained)
                 .chain(outbox),
         )
@@ -169,6 +175,14 @@ impl State {
                 let slot = self.load_slot(key, value, seq)?;
                 load_entry(&mut self.owner(key, &client)?.queue, key, slot)?;
             }
+            RecordKey::Assigned(client, seq) => {
+                self.owner(key, &client)?;
+                let group: GroupId = decode(key, value)?;
+                self.assigned.entry(client).or_default().insert(seq, group);
+            }
+            RecordKey::Declared(id) => {
+                self.declared.insert(id, decode(key, value)?);
+            }
             RecordKey::Group(id) => {
                 self.groups.insert(id, decode::<Group>(key, value)?);
             }
@@ -183,7 +197,6 @@ impl State {
                     return Err(damaged(key, "it names another topic"));
                 }
                 self.retained.insert(message);
-                self.retained_topics.insert(topic);
             }
             RecordKey::Outbox(position) => {
                 if self.outbox.back().is_some_and(|(last, _)| *last >= position) {
@@ -225,9 +238,8 @@ impl State {
             self.due.change(None, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
             self.queued_count += group.queue.entries.len();
         }
-        for topic in &self.retained_topics {
-            let due_ms = self.retained.get(topic).and_then(|message| message.expires_at_ms());
-            self.due.change(None, due_ms, || DueKey::Retained(topic.clone()));
+        for message in self.retained.iter() {
+            self.due.change(None, message.expires_at_ms(), || DueKey::Retained(message.topic.clone()));
         }
     }
 
@@ -249,6 +261,8 @@ impl State {
             RecordKey::QueueHead(client) => self.sessions.get(client).map(|session| encode(&session.queue_head)),
             RecordKey::Subscription(client, filter) => self.sessions.get(client)?.subscriptions.get(filter).map(encode),
             RecordKey::Received(client, packet_id) => self.sessions.get(client)?.received.get(packet_id).map(|_| encode(&())),
+            RecordKey::Assigned(client, seq) => self.assigned.get(client)?.get(seq).map(encode),
+            RecordKey::Declared(id) => self.declared.get(id).map(encode),
             RecordKey::Group(id) => self.groups.get(id).map(encode),
             RecordKey::Entry(owner, seq) => {
                 let queue = self.queue_of(owner)?;

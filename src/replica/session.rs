@@ -127,6 +127,20 @@ pub struct QueueEntry {
     pub message: Option<Arc<Message>>,
 }
 
+impl QueueEntry {
+    /// An entry of a shared subscription's queue: options and granted QoS are the receiving member's, and applied when there is one.
+    pub(super) fn for_group(message: &Arc<Message>) -> Self {
+        Self {
+            seq: 0,
+            qos: message.qos,
+            retain: message.retain,
+            retained_origin: false,
+            subscription_ids: SubscriptionIds::new(),
+            message: Some(message.clone()),
+        }
+    }
+}
+
 /// A shared subscription's queue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Group {

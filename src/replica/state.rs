@@ -27,6 +27,10 @@ pub struct State {
     pub(super) head: Head,
     pub(super) sessions: Sessions,
     pub(super) groups: BTreeMap<GroupId, Group>,
+    /// Shared subscriptions that have a queue without members too, and the nodes that say so.
+    pub(super) declared: BTreeMap<GroupId, BTreeSet<NodeId>>,
+    /// Entries of connected sessions' queues that came from shared subscriptions, by client and `seq`.
+    pub(super) assigned: BTreeMap<ByteString, BTreeMap<u64, GroupId>>,
     pub(super) retained: RetainedTree,
     pub(super) outbox: VecDeque<(Position, Arc<OutboxEvent>)>,
     /// Large payloads of the messages in the above.
@@ -34,8 +38,6 @@ pub struct State {
 
     // Derived from the above; rebuilt by `finish_load`.
     pub(super) connected: BTreeMap<(NodeId, Incarnation), ClientSet>,
-    /// All topics of `retained`, in order.
-    pub(super) retained_topics: BTreeSet<ByteString>,
     /// Messages in `outbox` that their topics' shards will retain.
     pub(super) to_retain: VecDeque<(Position, Arc<Message>)>,
     pub(super) due: DueTimes,
@@ -94,11 +96,12 @@ impl State {
             head: Head::default(),
             sessions: Sessions::default(),
             groups: BTreeMap::new(),
+            declared: BTreeMap::new(),
+            assigned: BTreeMap::new(),
             retained: RetainedTree::default(),
             outbox: VecDeque::new(),
             bodies: Bodies::default(),
             connected: BTreeMap::new(),
-            retained_topics: BTreeSet::new(),
             to_retain: VecDeque::new(),
             due: DueTimes::default(),
             queued_count: 0,
@@ -144,6 +147,15 @@ impl State {
         Box::new(self.groups.iter())
     }
 
+    /// Shared subscriptions that are declared, with the nodes that declare them.
+    pub fn declared(&self) -> impl Iterator<Item = (&GroupId, &BTreeSet<NodeId>)> {
+        self.declared.iter()
+    }
+
+    pub fn is_declared(&self, group: &GroupId) -> bool {
+        self.declared.contains_key(group)
+    }
+
     /// Entries of a session's queue up to `seq`: those a connection that was handed everything up to it has not acknowledged.
     pub fn handed_out(&self, client: &str, seq: u64) -> usize {
         self.sessions.get(client).map_or(0, |session| session.queue.entries.partition_point(|entry| entry.seq() <= seq))
@@ -152,6 +164,11 @@ impl State {
     /// Retained messages of this shard whose topic matches `filter`, none expired at `now_ms`.
     pub fn retained_matching(&self, filter: &str, now_ms: u64) -> Vec<Arc<Message>> {
         self.retained.matching(filter).filter(|message| !message.is_expired(now_ms)).cloned().collect()
+    }
+
+    /// Bytes of the message retained for a topic, as `Message::size_bytes` counts them.
+    pub fn retained_size(&self, topic: &str) -> Option<usize> {
+        self.retained.get(topic).map(|message| message.size_bytes())
     }
 
     pub fn retained_count(&self) -> usize {
@@ -190,6 +207,11 @@ impl State {
     pub fn to_retain_after(&self, after: Position) -> Vec<(Position, Arc<Message>)> {
         let start = self.to_retain.partition_point(|(position, _)| *position <= after);
         self.to_retain.range(start..).cloned().collect()
+    }
+
+    /// How many there are in the whole outbox.
+    pub fn to_retain_count(&self) -> usize {
+        self.to_retain.len()
     }
 
     /// How far this shard has taken another's outbox (or its own).

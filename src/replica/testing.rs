@@ -156,6 +156,12 @@ impl Bench {
         self.state.queue_after(client, 0, usize::MAX).iter().map(|entry| entry.seq).collect()
     }
 
+    /// Goes on where another came to, with a state made from its records.
+    pub(super) fn resume(&mut self, other: &Self) {
+        self.state = other.reloaded();
+        self.seqs = other.seqs.clone();
+    }
+
     /// A state made from the records of this one.
     pub(super) fn reloaded(&self) -> State {
         let mut state = State::new(self.state.shard());
@@ -279,6 +285,7 @@ fn outbox_event(event: &Event) -> Option<&OutboxEvent> {
         | Event::Unsubscribed { .. }
         | Event::Queued { .. }
         | Event::GroupQueued { .. }
+        | Event::GroupDeclared { .. }
         | Event::GroupRemoved { .. } => None,
     }
 }
@@ -297,7 +304,8 @@ pub(super) fn shown(event: &OutboxEvent) -> String {
         }
         OutboxEvent::Dropped(dropped) => format!("drop {}", dropped.message.topic),
         OutboxEvent::Expired(expired) => format!("expire {}", expired.message.topic),
-        OutboxEvent::Assigned { client, message, .. } => format!("assign {} to {client}", message.topic),
+        OutboxEvent::Assigned { client, message, .. } | OutboxEvent::AssignedFrom { client, message, .. } => format!("assign {} to {client}", message.topic),
+        OutboxEvent::Returned { group, message } => format!("return {} to {}", message.topic, group.full()),
         OutboxEvent::Publish { message, .. } => format!("publish {}", message.topic),
     }
 }

@@ -119,6 +119,8 @@ pub struct OwnMetrics {
     pub queues_nearly_full: IntGauge,
     /// Bytes of queued messages kept in memory although they are on disk.
     pub queue_memory_bytes: IntGauge,
+    /// Of the shards this node leads.
+    pub retained_bytes: IntGauge,
     submit_failures_total: IntCounterVec,
     login_failures_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
@@ -186,6 +188,10 @@ impl OwnMetrics {
                 registry,
                 "connects_refused_total",
                 "Connections that connect-overload-protection closed.",
+            )?,
+            retained_bytes: added(
+                registry,
+                IntGauge::new("troupemq_retained_bytes", "Bytes of retained messages in the shards that this node leads.")?,
             )?,
             incomplete_packet_bytes: added(
                 registry,

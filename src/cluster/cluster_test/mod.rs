@@ -4,6 +4,7 @@ pub mod kit;
 mod large;
 mod membership;
 mod partition;
+mod retained;
 mod sessions;
 mod several;
 mod single;

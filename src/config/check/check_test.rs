@@ -201,6 +201,8 @@ fn values_arrive_in_the_settings() {
         ("mqtt/quality-of-service/max-qos", "3", "quality-of-service/max-qos 2"),
         ("mqtt/quality-of-service/max-qos", "-1", "quality-of-service/max-qos 2"),
         ("mqtt/retained-messages/enabled", "false", "retained-messages/enabled false"),
+        ("mqtt/retained-messages/max-messages", "5", "retained-messages/max-messages 5"),
+        ("mqtt/retained-messages/max-bytes", "2048", "retained-messages/max-bytes 2048"),
         ("mqtt/queued-messages/max-queue-size", "7", "queued-messages/max-queue-size 7"),
         ("mqtt/queued-messages/max-queue-size", "0", "queued-messages/max-queue-size 1000"),
         ("mqtt/queued-messages/max-queue-size", "99999999999", "queued-messages/max-queue-size 4294967295"),

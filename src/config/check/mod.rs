@@ -52,6 +52,8 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
         cluster,
         shutdown: shutdown::read(&root),
         addons: addons::read(&root),
+        // In a file of their own.
+        declared_shared_subscriptions: Vec::new(),
         http,
     })
 }

@@ -290,6 +290,9 @@ const MQTT: &[Rule] = &[
     clamped("mqtt/quality-of-service/max-qos", 0, 2, 2, |_| 2),
     section("mqtt/retained-messages"),
     flag("mqtt/retained-messages/enabled", true),
+    // Our own: limits of the whole cluster.
+    strict("mqtt/retained-messages/max-messages", 1, i64::MAX, Some(1_000_000)),
+    strict("mqtt/retained-messages/max-bytes", 1, i64::MAX, Some(1_073_741_824)),
     section("mqtt/queued-messages"),
     // HiveMQ takes a long; lengths of queues are 32 bit here.
     clamped("mqtt/queued-messages/max-queue-size", 1, U32_MAX, 1000, |v| if v < 1 { 1000 } else { U32_MAX }),
