@@ -135,11 +135,6 @@ impl Cluster {
         self.inner.node.settings.shards
     }
 
-    /// The version that all members of the cluster speak: commands of a newer one are refused.
-    pub fn level(&self) -> u16 {
-        self.inner.node.level()
-    }
-
     /// Submits a command; resolves when this node's own replica has applied it. Survives a change of leader; exactly once.
     /// Without a leader for 5 s it is refused at once; one that waits is answered after 10 s, with `Unavailable` if it was never sent,
     /// with `Unknown` if it may yet apply. After `Unknown` for a `Connect`, submit the `Disconnect` of that connection: commands of a
