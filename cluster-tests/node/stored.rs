@@ -59,8 +59,8 @@ async fn offline(node: &Node, id: &str, filter: &str) -> Options {
 #[tokio::test]
 async fn queued_messages_take_little_memory_and_come_in_order_after_a_kill() {
     const SESSIONS: usize = 4;
-    const FIRST: usize = 3000;
-    const ALL: usize = 10_000;
+    const FIRST: usize = 2000;
+    const ALL: usize = 6000;
     let _permit = acquire(Weight::Node);
     let mut node = Node::ready(Config { addons: false, ..config(ALL, "discard") });
     let mut sessions = Vec::new();

@@ -143,9 +143,9 @@ fn an_answered_entry_is_stored_the_same_wherever_its_message_was() {
 #[test]
 fn reports_carry_the_whole_message_of_entries_that_are_on_disk() {
     let whole = |events: &[Event]| {
-        let messages = events.iter().filter_map(|event| match event {
-            Event::Outbox { event, .. } => super::body::message_of_event(event),
-            _ => None,
+        let messages = events.iter().filter_map(|event| {
+            let Event::Outbox { event, .. } = event else { return None };
+            super::body::message_of_event(event)
         });
         assert!(messages.into_iter().all(|message| &message.payload[..] == b"payload"));
         outbox_of(events)
