@@ -21,5 +21,6 @@ mod rates;
 mod restart;
 mod retained_limits;
 mod start;
+mod stored;
 mod takeover;
 mod topic_alias;
