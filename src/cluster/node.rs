@@ -30,7 +30,8 @@ use super::submit::{Proposer, proposer};
 use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{
-    ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, liveness, membership, node_id, ticker,
+    ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, liveness, membership, node_id,
+    ticker,
 };
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
@@ -222,9 +223,9 @@ impl Node {
         }
     }
 
-    /// Whether this node is to lead nothing and to have no clients: it stops, or an operator drains it.
+    /// Whether this node is to lead nothing and to have no clients: it stops, leaves, or an operator drains it.
     pub fn leaves_work(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed) || self.is_draining()
+        self.stopping.load(Ordering::Relaxed) || self.is_draining() || self.operator.is_leaving()
     }
 
     pub fn is_draining(&self) -> bool {

@@ -30,6 +30,7 @@ use tokio::sync::oneshot;
 use crate::replica::{Incarnation, NodeId, ShardId};
 
 use super::clock::monotonic_ms;
+use super::control::FEATURES;
 use super::node::Node;
 use super::rate_limit::RateLimit;
 use super::transport::Transport;
@@ -205,6 +206,11 @@ impl Visibility {
         tell(released);
     }
 
+    /// Whether a peer, by what it said last, is of a release that knows leases.
+    fn knows_leases(&self, peer: NodeId) -> bool {
+        self.transport.as_ref().is_some_and(|transport| !(1..FEATURES).contains(&transport.version(peer)))
+    }
+
     /// Whether the incarnation of a peer that counts said lately that it reads from no client.
     fn holds(&self, peer: NodeId, now_ms: u64) -> bool {
         let alive = self.alive.read().get(&peer).copied();
@@ -248,8 +254,8 @@ impl Visibility {
         }
         too_late.sort_unstable();
         too_late.dedup();
-        too_late.iter().for_each(|peer| self.send(*peer, Progress::Hold));
-        too_late.retain(|peer| self.is_gone(*peer) || self.holds(*peer, now_ms));
+        too_late.iter().filter(|peer| self.knows_leases(**peer)).for_each(|peer| self.send(*peer, Progress::Hold));
+        too_late.retain(|peer| self.is_gone(*peer) || !self.knows_leases(*peer) || self.holds(*peer, now_ms));
         if too_late.is_empty() {
             return;
         }
@@ -351,7 +357,12 @@ fn look(node: &Node) {
     if visibility.lease.is_due(now_ms)
         && let Some(leader) = meta.view().leader.filter(|leader| *leader != visibility.own)
     {
-        visibility.send(leader, Progress::Renew { sent_ms: now_ms });
+        if visibility.knows_leases(leader) {
+            visibility.send(leader, Progress::Renew { sent_ms: now_ms });
+        } else if meta.view().reachable {
+            // One of the release before gives none, and declares dead as it always did.
+            visibility.lease.renew(now_ms);
+        }
     }
     let members = node.meta.members().into_iter();
     let alive: BTreeMap<NodeId, Incarnation> = members

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::cluster::control::FEATURES;
 use crate::cluster::node_id;
 
 use super::Transport;
@@ -69,7 +70,7 @@ impl Connection {
 /// Tries to reach a peer through each of the others; `None` where no way was found.
 pub(super) async fn find(transport: &Transport, peer: &Peer, class: Class) -> Option<Connection> {
     let others: Vec<Arc<Peer>> = transport.peers.read().values().cloned().collect();
-    for via in others.iter().filter(|other| other.id != peer.id && other.consensus.is_direct()) {
+    for via in others.iter().filter(|other| other.id != peer.id && other.consensus.is_direct() && speaks(other)) {
         match timeout(ATTEMPT, dial(transport, via, peer, class)).await {
             Ok(Ok((stream, who))) if who.name == peer.name => {
                 tracing::info!(peer = peer.name, via = via.name, ?class, "a peer is reached through another node");
@@ -80,6 +81,10 @@ pub(super) async fn find(transport: &Transport, peer: &Peer, class: Class) -> Op
         }
     }
     None
+}
+
+fn speaks(peer: &Peer) -> bool {
+    peer.who().is_some_and(|who| who.version >= FEATURES)
 }
 
 async fn dial(transport: &Transport, via: &Peer, peer: &Peer, class: Class) -> Result<(TcpStream, Introduction), HelloError> {
