@@ -171,7 +171,8 @@ impl NodeAdmin {
         let mut leads = true;
         let told = progress.changes();
         loop {
-            let clients = self.node.connections.load(Ordering::Relaxed);
+            // Not every connection: those that try again are refused again and again.
+            let clients = self.node.metrics.hivemq.connections_current.get();
             if clients == 0 && !leads {
                 return Ok("drained: it has no clients and leads nothing that another could lead; `cluster undrain` ends that"
                     .to_owned());
