@@ -260,7 +260,7 @@ async fn on_request_nodes_part_with_what_they_have_beyond_their_share() {
     let stays = Client::connect(trio.mqtt(1), &Options::v5("stays")).await;
     let begun = Instant::now();
     let said = done(&trio.nodes[2], "rebalance");
-    assert!(said.contains("node1 30, node2 1, node3 0"), "{said}");
+    assert!(["node1 30", "node2 1", "node3 0"].iter().all(|of| said.contains(of)), "{said}");
     // 31 on three nodes: 11 each at most.
     let connections = || trio.nodes[0].metric("com_hivemq_networking_connections_current");
     wait::until("the excess is gone", SOON, || (connections() <= 11.0).then_some(()));

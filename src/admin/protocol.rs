@@ -39,7 +39,10 @@ pub enum Command {
         node: String,
     },
     /// Another node leads: `group` (`meta` or the shard's number), or all groups that this node leads; `to`, or the voter least behind.
-    TransferLeadership { to: Option<String>, group: Option<String> },
+    TransferLeadership {
+        to: Option<String>,
+        group: Option<String>,
+    },
     /// Replicas of this node that came without data vote as they are.
     AcceptLoss,
 }

@@ -16,8 +16,8 @@ use crate::admin::{Handler, Outcome, Progress};
 use crate::cluster::{Cluster, MemberStatus, RemoveError, node_id};
 use crate::edge::HealthSource;
 
-use super::health::NodeHealth;
 use super::POLL;
+use super::health::NodeHealth;
 
 /// Clients of a node that leaves get this long.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -42,7 +42,8 @@ impl NodeAdmin {
         self.health.set_draining();
         self.health.stop_listeners();
         let until = Instant::now() + DRAIN;
-        let parting = tokio::time::timeout(DRAIN, parting::part_with(&self.node, Whom::All, until.checked_sub(DRAIN / 2), || true));
+        let parting =
+            tokio::time::timeout(DRAIN, parting::part_with(&self.node, Whom::All, until.checked_sub(DRAIN / 2), || true));
         if parting.await.is_err() {
             tracing::warn!("some clients did not leave in time");
         }
@@ -170,7 +171,8 @@ impl NodeAdmin {
         let mut leads = true;
         let told = progress.changes();
         loop {
-            let clients = self.node.connections.load(Ordering::Relaxed);
+            // Not every connection: those that try again are refused again and again.
+            let clients = self.node.metrics.hivemq.connections_current.get();
             if clients == 0 && !leads {
                 return Ok("drained: it has no clients and leads nothing that another could lead; `cluster undrain` ends that"
                     .to_owned());

@@ -4,20 +4,20 @@
 //! `LEADERLESS`), and its peers, whom it tells, hand nothing to it. Nothing of that outlives the process.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::replica::NodeId;
 use crate::replica::meta::MetaCommand;
 
 use super::clock::monotonic_ms;
-use super::control::Control;
+use super::control::{Control, FEATURES};
 use super::group::Group;
 use super::membership::propose_meta;
 use super::node::Node;
 
 /// Between looks at what is led; leadership that was not taken is handed over again.
 const LOOK: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(20);
 /// Peers are told again, and forget who does not tell them any more.
 const TELL_MS: u64 = 1_000;
 const FORGET_MS: u64 = 5_000;
@@ -42,7 +42,7 @@ pub async fn run(node: Arc<Node>) {
         if told_ms.is_some_and(|told| told + TELL_MS <= now_ms) || leaves != told_ms.is_some() {
             told_ms = leaves.then_some(now_ms);
             if let Some(transport) = &node.transport {
-                transport.broadcast_control(&Control::Draining { draining: leaves });
+                transport.broadcast(|version| (version >= FEATURES).then_some(Control::Draining { draining: leaves }));
             }
         }
         tokio::select! {
@@ -71,33 +71,32 @@ pub fn is_draining(node: &Node, member: NodeId) -> bool {
     told_ms.is_some_and(|told| monotonic_ms().saturating_sub(told) < FORGET_MS)
 }
 
-/// Hands the groups this node leads to its peers; returns when it leads none that another could lead.
+/// Waits until a node that leaves its work leads no group that another could lead, and knows who leads instead.
 pub async fn hand_over(node: &Node) {
-    while hand_over_once(node).await {
-        tokio::time::sleep(LOOK).await;
+    if node.transport.is_none() {
+        return;
+    }
+    node.drain_bell.notify_one();
+    let in_between = |group: &Group| !group.is_leader() && group.view().reachable_leader().is_none();
+    while node.groups.iter().any(|group| successor(node, group).is_some() || in_between(group)) {
+        tokio::time::sleep(POLL).await;
     }
 }
 
-/// True where there was something to hand over.
-async fn hand_over_once(node: &Node) -> bool {
-    let mut led = false;
+async fn hand_over_once(node: &Node) {
     for group in &node.groups {
         if let Some(next) = successor(node, group) {
-            led = true;
             if let Err(error) = group.raft.trigger().transfer_leader(next).await {
                 tracing::debug!(group = group.index, %error, "leadership was not handed over");
             }
         }
     }
-    led
 }
 
-/// A node that ends hands over to whom it can; one that drains keeps what only another draining one could take.
+/// Nodes that all stop or drain would hand leadership round and round: each keeps what only another of them could take.
 fn successor(node: &Node, group: &Group) -> Option<NodeId> {
     let transport = node.transport.as_ref()?;
-    let willing = group.successor(|peer| transport.connected(peer) && !is_draining(node, peer));
-    let ends = node.stopping.load(Ordering::Relaxed);
-    willing.or_else(|| if ends { group.successor(|peer| transport.connected(peer)) } else { None })
+    group.successor(|peer| transport.connected(peer) && !is_draining(node, peer))
 }
 
 /// Has this node's incarnation declared dead by its own wish, so that the others need not notice; returns when that is applied here.

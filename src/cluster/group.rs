@@ -1,5 +1,6 @@
 //! One Raft group on this node: its replica, and who leads it as far as this node can tell.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::storage::{LogStore, StateStore};
 
 use super::clock::monotonic_ms;
 use super::handle::{ClusterError, GroupStatus};
+use super::placement::preferred_leader;
 use super::raft::log_store::RaftLog;
 use super::raft::network::Network;
 use super::raft::rpc::{Request, Response, execute};
@@ -210,15 +212,22 @@ impl Group {
         committed.saturating_sub(metrics.last_applied.map_or(0, |id| id.index()))
     }
 
-    /// The connected voter that is the least behind, if this node leads.
+    /// Leads as far as openraft is concerned, whether or not it could commit anything.
+    pub fn is_leader(&self) -> bool {
+        self.metrics().state.is_leader()
+    }
+
+    /// The connected voter that is the least behind, if this node leads; of several the one that should lead.
     pub fn successor(&self, connected: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let metrics = self.metrics();
         if !metrics.state.is_leader() {
             return None;
         }
         let replication = metrics.replication.as_ref()?;
-        let voters = metrics.membership_config.voter_ids().filter(|&voter| voter != self.node && connected(voter));
-        voters.max_by_key(|voter| replication.get(voter).copied().flatten())
+        let voters: BTreeSet<NodeId> =
+            metrics.membership_config.voter_ids().filter(|&voter| voter != self.node && connected(voter)).collect();
+        let preferred = preferred_leader(self.index, &voters);
+        voters.into_iter().max_by_key(|voter| (replication.get(voter).copied().flatten(), Some(*voter) == preferred))
     }
 
     /// Bytes appended to the log since the start.

@@ -14,7 +14,7 @@ use crate::storage::Storage;
 
 use super::about::{self, About};
 use super::clock::wall_ms;
-use super::control::Control;
+use super::control::{Control, FEATURES};
 use super::drain;
 use super::group::{Group, group_name};
 use super::leaving::{self, LeaveError};
@@ -403,7 +403,7 @@ impl Cluster {
 
     /// Names of the groups this node leads.
     pub fn led(&self) -> Vec<String> {
-        let led = self.inner.node.groups.iter().filter(|group| group.metrics().state.is_leader());
+        let led = self.inner.node.groups.iter().filter(|group| group.is_leader());
         led.map(|group| group_name(group.index)).collect()
     }
 
@@ -411,7 +411,7 @@ impl Cluster {
     pub fn rebalance(&self) {
         let node = &self.inner.node;
         if let Some(transport) = &node.transport {
-            transport.broadcast_control(&Control::Rebalance);
+            transport.broadcast(|version| (version >= FEATURES).then_some(Control::Rebalance));
         }
         node.hooks.rebalance();
     }

@@ -239,9 +239,9 @@ impl Node {
         }
     }
 
-    /// Whether this node is to lead nothing and to have no clients: it stops, or an operator drains it.
+    /// Whether this node is to lead nothing and to have no clients: it stops, leaves, or an operator drains it.
     pub fn leaves_work(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed) || self.is_draining()
+        self.stopping.load(Ordering::Relaxed) || self.is_draining() || self.operator.is_leaving()
     }
 
     pub fn is_draining(&self) -> bool {

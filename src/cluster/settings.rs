@@ -46,7 +46,7 @@ pub struct Dns {
 }
 
 /// Silence of a peer shorter than this is never taken for its death.
-const SILENCE_MS_MIN: u64 = 3_000;
+pub const SILENCE_MS_MIN: u64 = 3_000;
 
 impl ClusterSettings {
     /// A peer nothing is heard of for so long is dead.

@@ -216,6 +216,11 @@ impl Visibility {
         tell(released);
     }
 
+    /// Whether a peer, by what it said last, is of a release that knows leases.
+    fn knows_leases(&self, peer: NodeId) -> bool {
+        self.transport.as_ref().is_some_and(|transport| !(1..FEATURES).contains(&transport.version(peer)))
+    }
+
     /// Whether the incarnation of a peer that counts said lately that it reads from no client.
     fn holds(&self, peer: NodeId, now_ms: u64) -> bool {
         let alive = self.alive.read().get(&peer).copied();
@@ -259,10 +264,8 @@ impl Visibility {
         }
         too_late.sort_unstable();
         too_late.dedup();
-        too_late.iter().for_each(|peer| self.send(*peer, Progress::Hold));
-        // A peer of the release before cannot be told, and goes on.
-        let cannot_hold = |peer| self.transport.as_ref().is_some_and(|transport| transport.version(peer) < FEATURES);
-        too_late.retain(|peer| self.is_gone(*peer) || self.holds(*peer, now_ms) || cannot_hold(*peer));
+        too_late.iter().filter(|peer| self.knows_leases(**peer)).for_each(|peer| self.send(*peer, Progress::Hold));
+        too_late.retain(|peer| self.is_gone(*peer) || !self.knows_leases(*peer) || self.holds(*peer, now_ms));
         if too_late.is_empty() {
             return;
         }
@@ -361,14 +364,15 @@ fn look(node: &Node) {
     visibility.looked_ms.store(now_ms, Ordering::Release);
     let meta = node.meta_group();
     visibility.lease.lead(if meta.view().leads { meta.led_until_ms() } else { 0 });
-    if node.level() < FEATURES {
-        // Whoever leads may be of the release before, which gives none.
-        visibility.lease.renew(now_ms);
-    }
     if visibility.lease.is_due(now_ms)
         && let Some(leader) = meta.view().leader.filter(|leader| *leader != visibility.own)
     {
-        visibility.send(leader, Progress::Renew { sent_ms: now_ms });
+        if visibility.knows_leases(leader) {
+            visibility.send(leader, Progress::Renew { sent_ms: now_ms });
+        } else if meta.view().reachable {
+            // One of the release before gives none, and declares dead as it always did.
+            visibility.lease.renew(now_ms);
+        }
     }
     let members = node.meta.members().into_iter();
     let alive: BTreeMap<NodeId, Incarnation> = members

@@ -33,6 +33,8 @@ const ATTEMPT: Duration = Duration::from_millis(1_500);
 const SUSPECT_CONSENSUS_MS: u64 = 1_000;
 const SUSPECT_MESSAGES_MS: u64 = 1_500;
 const LOOK: Duration = Duration::from_millis(100);
+/// A peer that answers the long way within this answers pings on a link that works.
+const CONFIRM: Duration = Duration::from_millis(600);
 /// Between attempts to find a way for a silent link.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Between attempts to go back to the direct way.
@@ -70,11 +72,10 @@ impl Connection {
 /// Tries to reach a peer through each of the others; `None` where no way was found.
 pub(super) async fn find(transport: &Transport, peer: &Peer, class: Class) -> Option<Connection> {
     let others: Vec<Arc<Peer>> = transport.peers.read().values().cloned().collect();
-    let relays = |other: &Peer| other.who().is_some_and(|who| who.version >= FEATURES);
-    for via in others.iter().filter(|other| other.id != peer.id && other.consensus.is_direct() && relays(other)) {
+    for via in others.iter().filter(|other| other.id != peer.id && other.consensus.is_direct() && speaks(other)) {
         match timeout(ATTEMPT, dial(transport, via, peer, class)).await {
             Ok(Ok((stream, who))) if who.name == peer.name => {
-                tracing::info!(peer = peer.name, via = via.name, ?class, "a peer is reached through another node");
+                tracing::debug!(peer = peer.name, via = via.name, ?class, "a way through another node");
                 return Some(Connection { stream, who, relayed: true, queue: None });
             }
             Ok(Ok(_)) | Err(_) => {}
@@ -82,6 +83,10 @@ pub(super) async fn find(transport: &Transport, peer: &Peer, class: Class) -> Op
         }
     }
     None
+}
+
+fn speaks(peer: &Peer) -> bool {
+    peer.who().is_some_and(|who| who.version >= FEATURES)
 }
 
 async fn dial(transport: &Transport, via: &Peer, peer: &Peer, class: Class) -> Result<(TcpStream, Introduction), HelloError> {
@@ -110,10 +115,13 @@ pub(super) async fn better(transport: &Transport, peer: &Peer, class: Class, rel
         if link.silent_ms() < suspect_ms {
             continue;
         }
-        if let Some(connection) = find(transport, peer, class).await
-            && link.silent_ms() >= suspect_ms
-        {
-            return connection;
+        if let Some(connection) = find(transport, peer, class).await {
+            // The peer is awake, then: on a link that is only slow it is heard by now.
+            tokio::time::sleep(CONFIRM).await;
+            if link.silent_ms() >= suspect_ms {
+                tracing::info!(peer = peer.name, ?class, "a peer is reached through another node");
+                return connection;
+            }
         }
         tokio::time::sleep(AGAIN).await;
     }

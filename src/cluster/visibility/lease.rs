@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 use crate::replica::{Incarnation, NodeId};
 
 /// What a holder uses.
-pub const LEASE_MS: u64 = 2_000;
+pub const LEASE_MS: u64 = 2_500;
 /// What its giver keeps to. Below any silence that is taken for death.
-pub const GRANT_MS: u64 = 2_500;
+pub const GRANT_MS: u64 = 2_900;
 /// Between two requests.
 pub const RENEW_MS: u64 = 200;
 
@@ -149,6 +149,11 @@ mod tests {
         held.renew(1_700);
         held.drop_all();
         assert!(!held.runs(1));
+    }
+
+    #[test]
+    fn nothing_that_is_silent_for_less_than_a_lease_is_taken_for_dead() {
+        const { assert!(GRANT_MS < crate::cluster::settings::SILENCE_MS_MIN) };
     }
 
     #[test]
