@@ -211,6 +211,7 @@ impl Broker {
         if let Some(admin) = self.admin {
             admin.finish().await;
         }
+        self.storage.close();
     }
 }
 
