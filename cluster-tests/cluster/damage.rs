@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use troupemq::mqtt::QoS;
+use troupemq::replica::ShardId;
 use troupemq::storage::{Mode, Storage};
 
+use super::disks::payload;
 use super::upgrade::storage;
 use crate::harness::client::{Client, Options};
 use crate::harness::config::SHARDS;
@@ -18,6 +20,8 @@ use crate::harness::{SOON, wait};
 
 /// The node that is damaged.
 const VICTIM: usize = 2;
+/// Messages of 200 kB.
+const BULK: usize = 100;
 
 fn holder() -> Options {
     Options::v5("holder").persistent()
@@ -163,6 +167,14 @@ async fn a_damaged_node_says_so_does_not_vote_on_it_and_is_filled_again_by_its_p
     client.disconnect().await;
     let mut count = 100;
     queue(&trio, 0, 0..count).await;
+    // More than the engine keeps in memory, in the log and in one state: so there are tables.
+    let bulk: Vec<String> =
+        (0..).map(|n| format!("bulk/{n}")).filter(|topic| ShardId::of(topic, SHARDS) == ShardId(0)).take(BULK).collect();
+    let mut publisher = Client::connect(trio.mqtt(0), &Options::v5("publisher")).await;
+    for (number, topic) in bulk.iter().enumerate() {
+        publisher.publish_retained(topic, &payload(number), QoS::AtLeastOnce).await;
+    }
+    publisher.disconnect().await;
     for fault in &FAULTS {
         // A start moves what the journals hold to tables.
         assert!(trio.nodes[VICTIM].stop().success());
@@ -213,6 +225,11 @@ async fn a_damaged_node_says_so_does_not_vote_on_it_and_is_filled_again_by_its_p
     trio.nodes[0].kill();
     wait::until("two nodes serve", SOON, || trio.nodes[1..].iter().all(Node::is_up).then_some(()));
     finds_all(&trio, VICTIM, count).await;
+    let mut late = Client::connect(trio.mqtt(VICTIM), &Options::v5("late")).await;
+    for (number, topic) in bulk.iter().enumerate() {
+        late.subscribe(topic, QoS::AtLeastOnce).await;
+        assert!(late.message().await.payload == payload(number), "{topic}");
+    }
 }
 
 /// Kills all nodes at once and compares what they have stored of the shards. Returns the number of records.

@@ -116,6 +116,7 @@ impl Broker {
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
+        self.storage.close();
     }
 
     async fn in_cluster<F>(&self, allowed: Duration, work: impl FnOnce(crate::cluster::Cluster) -> F)

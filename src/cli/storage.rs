@@ -129,7 +129,10 @@ fn tell_recovery(recovery: &Recovery, done: bool, out: &mut impl Write) {
     let (moves, stays) = if done { ("moved", "stays") } else { ("would move", "would stay") };
     match moved.as_slice() {
         [] => write_line(out, "there is no data to set aside"),
-        moved => write_line(out, format_args!("{moves} {} to {}", moved.join(", "), aside.display())),
+        moved => write_line(
+            out,
+            format_args!("{moves} {} to {} (moved back, all in it is what it was)", moved.join(", "), aside.display()),
+        ),
     }
     match identity {
         Some(identity) => match &identity.cluster_id {

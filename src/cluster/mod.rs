@@ -46,3 +46,5 @@ pub use versions::Protocol;
 
 #[cfg(test)]
 mod cluster_test;
+#[cfg(test)]
+mod released_test;

@@ -50,6 +50,8 @@ struct Shared {
     flushed: Mutex<Flushed>,
     /// Held while a generation gets its number.
     receiving: Mutex<()>,
+    #[cfg(test)]
+    fail_next_sync: std::sync::atomic::AtomicBool,
 }
 
 struct Flushed {
@@ -105,6 +107,8 @@ impl FileStates {
             written: AtomicU64::new(0),
             flushed: Mutex::new(Flushed { written: 0, number: flushes }),
             receiving: Mutex::default(),
+            #[cfg(test)]
+            fail_next_sync: false.into(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -126,6 +130,11 @@ impl FileStates {
         }
         tracing::info!(?abandoned, "deletes what an interrupted snapshot left");
         shared.delete_all(&engine, &abandoned)
+    }
+
+    #[cfg(test)]
+    pub(super) fn fail_next_sync(&self) {
+        self.shared.fail_next_sync.store(true, Ordering::SeqCst);
     }
 
     /// Flushes and closes the database. Returns the number of the last flush, `None` if it failed.
@@ -256,6 +265,10 @@ impl Shared {
     }
 
     fn sync(&self) -> Result<(), StorageError> {
+        #[cfg(test)]
+        if self.fail_next_sync.load(Ordering::SeqCst) {
+            return self.stop_on_error(Err(StorageError::io(&self.dir, std::io::Error::from_raw_os_error(5))));
+        }
         let synced = self.engine()?.db.persist(PersistMode::SyncData);
         self.stop_on_error(synced.map_err(|error| self.engine_error("flush", error)))
     }

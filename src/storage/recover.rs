@@ -46,6 +46,10 @@ pub fn run(path: &Path, now_ms: u64) -> Result<Recovery, StorageError> {
         fs::rename(path.join(name), recovery.aside.join(name)).map_err(io)?;
     }
     if !recovery.moved.is_empty() {
+        if stored.is_some() {
+            // With it, all that is in there moved back is the directory as it was.
+            fs::copy(path.join(FILE_NAME), recovery.aside.join(FILE_NAME)).map_err(io)?;
+        }
         File::open(&recovery.aside).and_then(|dir| dir.sync_all()).map_err(io)?;
     }
     File::open(path).and_then(|dir| dir.sync_all()).map_err(io)?;

@@ -22,6 +22,7 @@ fn data_is_set_aside_whole_and_the_node_stays_who_it_is_but_for_its_vote() {
     assert_eq!(done, planned);
     assert_eq!(done.moved, ["raft", "state", "flushed"]);
     assert!(done.aside.join("raft/0.jnl").is_file() && done.aside.join("state/0.jnl").is_file());
+    undone(dir.path(), &done);
     {
         let storage = open(dir.path()).unwrap();
         let identity = storage.identity();
@@ -32,6 +33,18 @@ fn data_is_set_aside_whole_and_the_node_stays_who_it_is_but_for_its_vote() {
         storage.set_voteless(false).unwrap();
     }
     assert!(!open(dir.path()).unwrap().is_voteless());
+}
+
+/// All that was set aside moved back, in a copy, is what it was.
+fn undone(path: &Path, done: &Recovery) {
+    let copy = tempfile::tempdir().unwrap();
+    for name in ["raft", "state", "flushed", "identity"] {
+        let status = std::process::Command::new("cp").arg("-r").arg(done.aside.join(name)).arg(copy.path()).status().unwrap();
+        assert!(status.success(), "{name} of {}", path.display());
+    }
+    let storage = open(copy.path()).unwrap();
+    assert!(!storage.is_voteless());
+    assert_eq!(storage.state(1).unwrap().applied().unwrap(), Some(b"at 5".to_vec()));
 }
 
 #[test]

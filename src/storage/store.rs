@@ -165,6 +165,13 @@ impl Storage {
     }
 
     #[cfg(test)]
+    pub(super) fn fail_next_state_flush(&self) {
+        if let Backend::File(files) = &self.backend {
+            files.states.fail_next_sync();
+        }
+    }
+
+    #[cfg(test)]
     pub(super) fn fail_next_log_write(&self) {
         if let Backend::File(files) = &self.backend {
             files.logs.fail_next_write();
@@ -214,6 +221,14 @@ impl Files {
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Storage {
+    /// Writes what is pending and notes that the directory was closed cleanly. Handles refuse everything from now on. The drop does the same, but
+    /// a process that ends does not drop what its threads hold.
+    pub fn close(&self) {
         let Backend::File(files) = &self.backend else { return };
         let (log, state) = (files.logs.close(), files.states.close());
         let (Some(log), Some(state)) = (log, state) else { return };

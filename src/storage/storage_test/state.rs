@@ -214,3 +214,46 @@ fn deleted_records_do_not_keep_the_disk() {
     assert!(bytes < 220 * 1024 * 1024, "{bytes}");
     assert_eq!(records(&state).len(), 1000);
 }
+
+#[test]
+fn after_a_flush_of_the_state_failed_nothing_is_taken_and_what_was_flushed_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let (log, state) = (storage.log(1).unwrap(), storage.state(1).unwrap());
+    state.write(vec![(b"a".to_vec(), Some(b"1".to_vec()))], b"at 1".to_vec()).unwrap();
+    state.flush().unwrap();
+    copy_directory(dir.path(), copies.path());
+    state.write(vec![(b"b".to_vec(), Some(b"2".to_vec()))], b"at 2".to_vec()).unwrap();
+    storage.fail_next_state_flush();
+    assert!(state.flush().unwrap_err().to_string().contains("Input/output error"));
+    assert!(storage.stats().poisoned);
+    assert!(matches!(state.write(vec![], vec![]), Err(StorageError::Poisoned(_))));
+    assert!(matches!(state.flush(), Err(StorageError::Poisoned(_))));
+    assert!(matches!(state.receive().err().unwrap(), StorageError::Poisoned(_)));
+    assert!(matches!(log.save_vote(Bytes::new()), Err(StorageError::Poisoned(_))));
+    // As if the pages of the failed flush were gone.
+    drop(storage);
+    let storage = open(copies.path());
+    assert_eq!(records(&storage.state(1).unwrap()), vec![pair("a", "1")]);
+}
+
+#[test]
+fn an_incoming_state_is_none_until_it_is_current_and_its_predecessor_is_served_until_then() {
+    both_modes(|storage| {
+        let state = storage.state(1).unwrap();
+        state.write(vec![(b"old".to_vec(), Some(b"1".to_vec()))], b"before".to_vec()).unwrap();
+        let (mut first, mut second) = (state.receive().unwrap(), state.receive().unwrap());
+        first.write(vec![pair("first", "1")]).unwrap();
+        second.write(vec![pair("second", "2")]).unwrap();
+        state.write(vec![(b"more".to_vec(), Some(b"2".to_vec()))], b"still".to_vec()).unwrap();
+        assert_eq!(records(&state), vec![pair("more", "2"), pair("old", "1")]);
+        second.make_current(b"after".to_vec()).unwrap();
+        drop(second);
+        assert_eq!(records(&state), vec![pair("second", "2")]);
+        assert_eq!(state.applied().unwrap(), Some(b"after".to_vec()));
+        drop(first);
+        state.write(vec![(b"on".to_vec(), Some(b"3".to_vec()))], b"goes on".to_vec()).unwrap();
+        assert_eq!(records(&state), vec![pair("on", "3"), pair("second", "2")]);
+    });
+}
