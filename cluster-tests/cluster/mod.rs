@@ -3,6 +3,7 @@
 mod addons;
 mod carried;
 mod founding;
+mod give_back;
 mod large;
 mod node_loss;
 mod numbered;

@@ -11,6 +11,7 @@ pub mod fuzz;
 mod group;
 pub mod handle;
 pub mod hooks;
+mod housekeeping;
 mod liveness;
 mod membership;
 mod meta;

@@ -29,7 +29,10 @@ use super::submit::{Proposer, proposer};
 use super::succession::{self, Succession};
 use super::transport::{Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
-use super::{ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, liveness, membership, node_id, ticker};
+use super::{
+    ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, housekeeping, liveness, membership, node_id,
+    ticker,
+};
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
 const CONTROLS_MAX: usize = 1024;
@@ -179,6 +182,7 @@ impl Node {
         self.spawn(membership::keep_member(Arc::clone(self)));
         self.spawn(liveness::run(Arc::clone(self)));
         self.spawn(ticker::run(Arc::clone(self)));
+        self.spawn(housekeeping::run(Arc::clone(self)));
         self.spawn(visibility::run(Arc::clone(self)));
         if self.transport.is_some() {
             self.spawn(failure_detector::run(Arc::clone(self)));
