@@ -19,7 +19,7 @@ JAVASCRIPT := cluster-tests/interop/javascript
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
 INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
 
-.PHONY: help build run cluster test bench fuzz lint fmt clean test-needs test-commands
+.PHONY: help build run cluster test bench bench-cluster fuzz lint fmt clean test-needs test-commands
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ test: test-needs ## Run all tests: units, real clients, real clusters
 
 bench: test-commands ## Measure side by side with mosquitto
 	$(CARGO) bench --bench side_by_side
+
+# KILLS=50 for the figures to quote; benches/cluster/settings.rs lists all variables.
+bench-cluster: build ## Measure a cluster of three: fail-over, restart, replicated messages
+	$(CARGO) bench --bench cluster
 
 # What cargo-fuzz finds beside the corpus stays in fuzz/work, what breaks a target in fuzz/artifacts. Our code has no `unsafe`, so no
 # sanitizer; debug assertions and overflow checks are on.

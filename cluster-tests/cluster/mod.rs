@@ -7,6 +7,7 @@ mod declared;
 mod disks;
 mod drain;
 mod founding;
+mod give_back;
 mod growth;
 mod large;
 mod membership;

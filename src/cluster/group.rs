@@ -25,6 +25,7 @@ use super::raft::network::Network;
 use super::raft::rpc::{Request, Response, execute};
 use super::raft::state_machine::{Machine, StateMachine};
 use super::raft::transfers::Transfers;
+use super::raft::type_config::LogId;
 use super::raft::{Raft, TypeConfig};
 use super::settings::ClusterSettings;
 
@@ -343,6 +344,33 @@ impl Group {
         }
         let ago = self.acked_ms_ago(&metrics);
         monotonic_ms().saturating_add(self.lease_ms).saturating_sub(ago)
+    }
+
+    pub fn applied_index(&self) -> u64 {
+        self.metrics().last_applied.map_or(0, |id| id.index())
+    }
+
+    /// Removes the log up to this entry where all who replicate the group have it, as far as this node knows. True when that is done; else the
+    /// caller comes again: a snapshot must cover it first.
+    pub async fn cut_log(&self, through: u64) -> bool {
+        let metrics = self.metrics();
+        if metrics.purged.is_some_and(|purged| purged.index() >= through) {
+            return true;
+        }
+        let has_it = |matched: &Option<LogId>| matched.is_some_and(|matched| matched.index() >= through);
+        if metrics.replication.as_ref().is_some_and(|all| !all.values().all(has_it)) {
+            return false;
+        }
+        let trigger = self.raft.trigger();
+        let cut = if metrics.snapshot.is_some_and(|snapshot| snapshot.index() >= through) {
+            trigger.purge_log(through).await
+        } else {
+            trigger.snapshot().await
+        };
+        if let Err(error) = cut {
+            tracing::debug!(group = self.index, %error, "the log was not cut");
+        }
+        false
     }
 
     /// Term and index of the last entry this replica holds; `None` where it holds none.

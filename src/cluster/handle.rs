@@ -216,6 +216,11 @@ impl Cluster {
         self.inner.node.transport.as_ref().is_some_and(|transport| transport.send(node, message))
     }
 
+    /// Whether there is a link to a node.
+    pub fn hears(&self, node: NodeId) -> bool {
+        self.inner.node.hears(node)
+    }
+
     /// The other nodes that are alive.
     pub fn peers(&self) -> Vec<NodeId> {
         let node = &self.inner.node;

@@ -13,6 +13,7 @@ pub mod fuzz;
 mod group;
 pub mod handle;
 pub mod hooks;
+mod housekeeping;
 mod leaving;
 mod liveness;
 mod membership;

@@ -32,8 +32,8 @@ use super::transport::hello::VERSION_MIN;
 use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{
-    ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, liveness, membership, node_id, ticker,
-    versions,
+    ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, housekeeping, liveness, membership,
+    node_id, ticker, versions,
 };
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
@@ -208,6 +208,7 @@ impl Node {
         self.spawn(membership::keep_member(Arc::clone(self)));
         self.spawn(liveness::run(Arc::clone(self)));
         self.spawn(ticker::run(Arc::clone(self)));
+        self.spawn(housekeeping::run(Arc::clone(self)));
         self.spawn(visibility::run(Arc::clone(self)));
         self.spawn(versions::run(Arc::clone(self)));
         if self.transport.is_some() {

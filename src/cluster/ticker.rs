@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -10,12 +11,15 @@ use parking_lot::Mutex;
 use crate::replica::{Command, Incarnation, NodeId, Position, ShardId};
 
 use super::clock::wall_ms;
-use super::group::{Group, SNAPSHOT_LOG_BYTES};
+use super::group::{Group, META_GROUP, SNAPSHOT_LOG_BYTES};
 use super::node::Node;
 use super::shard::Shard;
 
 const TICK: Duration = Duration::from_millis(100);
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// A flush of the state holds up whoever writes to it for as long as it lasts: often, each of them is short. (What the log has must not wait
+/// for it, but is acknowledged when it is applied.)
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Things that are due done in one command; more follow at once.
 const EXPIRE_LIMIT: u32 = 1_000;
 /// Entries of queues of sessions that end by one: they are deleted in one write, which takes memory.
@@ -31,7 +35,8 @@ struct InHand {
 
 pub async fn run(node: Arc<Node>) {
     let in_hand: Vec<Arc<Mutex<InHand>>> = node.shards.iter().map(|_| Arc::default()).collect();
-    let mut trimmed = Instant::now();
+    let (mut trimmed, mut flushed) = (Instant::now(), Instant::now());
+    let flushing = Arc::new(AtomicBool::new(false));
     let mut logged: Vec<Logged> = node.groups.iter().map(|_| Logged::default()).collect();
     let mut meta_changed = node.meta.watch();
     loop {
@@ -43,6 +48,10 @@ pub async fn run(node: Arc<Node>) {
         let trim = trimmed.elapsed() >= TRIM_INTERVAL;
         if trim {
             trimmed = Instant::now();
+        }
+        if flushed.elapsed() >= FLUSH_INTERVAL {
+            flushed = Instant::now();
+            flush_state(&node, &flushing);
         }
         for (shard, in_hand) in node.shards.iter().zip(&in_hand) {
             if shard.leads() {
@@ -109,6 +118,21 @@ fn submit(
             let _ = outcome.await;
         }
         done(&mut in_hand.lock());
+    });
+}
+
+/// Flushes what all groups have written to their states, unless that is under way. A failure stops the storage, which everybody notices.
+fn flush_state(node: &Node, flushing: &Arc<AtomicBool>) {
+    let Ok(state) = node.storage.state(META_GROUP) else { return };
+    if flushing.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let flushing = Arc::clone(flushing);
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = state.flush() {
+            tracing::debug!(%error, "the state was not flushed");
+        }
+        flushing.store(false, Ordering::Release);
     });
 }
 

@@ -69,6 +69,13 @@ pub(super) fn keyspace(db: &Database, dir: &Path, name: &str, sizes: Sizes, may_
     db.keyspace(name, || sizes.keyspace()).map_err(|error| StorageError::engine(dir, name, error))
 }
 
+/// Writes the memtable out and merges all tables into as few as possible, without what was deleted or replaced. The engine's own compactions
+/// wait for more to be written: what is deleted last would stay on the disk for as long as it is quiet.
+pub(super) fn compact(keyspace: &Keyspace) -> Result<(), fjall::Error> {
+    keyspace.rotate_memtable_and_wait()?;
+    keyspace.major_compact()
+}
+
 /// The engine takes a directory without its `version` for a new one, and removes a keyspace without its `current`.
 fn check_complete(dir: &Path) -> Result<(), StorageError> {
     let missing = |path: &Path| StorageError::damaged(path, "byte 0", "it is missing");

@@ -80,6 +80,12 @@ impl FileLogs {
         Some(Arc::new(FileLog { shared: self.shared.clone(), group }))
     }
 
+    /// Gives back the room of purged entries.
+    pub(super) fn compact(&self) -> Result<(), StorageError> {
+        let engine = self.shared.engine()?;
+        engine::compact(&engine.keyspace).map_err(|error| StorageError::engine(&self.shared.dir, "compaction", error))
+    }
+
     /// Writes what is pending and closes the database. Returns the number of the last batch, `None` if a write failed.
     pub(super) fn close(&self) -> Option<u64> {
         let committer = self.committer.lock().take()?;

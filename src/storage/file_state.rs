@@ -208,6 +208,11 @@ impl StateStore for FileState {
     fn flush(&self) -> Result<(), StorageError> {
         self.shared.flush()
     }
+
+    fn compact(&self) -> Result<(), StorageError> {
+        let (_, generation) = self.engine()?;
+        engine::compact(&generation.keyspace).map_err(|error| self.shared.engine_error(&self.place("compaction"), error))
+    }
 }
 
 impl FileState {

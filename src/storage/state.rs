@@ -33,6 +33,10 @@ pub trait StateStore: Reads {
     fn receive(&self) -> Result<Box<dyn Incoming>, StorageError>;
     /// Flushes to the disk everything written so far: the log may be purged behind the `applied` read before this call.
     fn flush(&self) -> Result<(), StorageError>;
+    /// Gives back the room of what was deleted or replaced. Rewrites what is there, so it may take long; for quiet moments.
+    fn compact(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
 }
 
 /// A whole state on its way into the place of a group's present one. Memory holds what one `write` brings. Everything blocks on the disk, the

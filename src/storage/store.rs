@@ -136,6 +136,14 @@ impl Storage {
         state.ok_or_else(|| no_group(group))
     }
 
+    /// Gives back the room of purged log entries on the disk. May take a while; for quiet moments.
+    pub fn compact_logs(&self) -> Result<(), StorageError> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            Backend::File(files) => files.logs.compact(),
+        }
+    }
+
     pub fn stats(&self) -> StorageStats {
         self.health.stats()
     }

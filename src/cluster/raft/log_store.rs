@@ -21,7 +21,7 @@ use super::entry_cache::EntryCache;
 use super::type_config::{Entry, LogId, TypeConfig, Vote};
 
 /// Bytes of entries in one replication request (at least one entry goes).
-const APPEND_BYTES_MAX: usize = 1024 * 1024;
+const APPEND_BYTES_MAX: usize = 512 * 1024;
 /// Entries read from the store at a time: few at first, for each may be large.
 const READ_ENTRIES_MIN: u64 = 4;
 const READ_ENTRIES_MAX: u64 = 64;

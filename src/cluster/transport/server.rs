@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -159,10 +160,15 @@ async fn read_frames(
         match outbound {
             Outbound::Call { id, group, request } => {
                 let Ok(permit) = Arc::clone(&calls).acquire_owned().await else { return Ok(()) };
-                let answer = receiver.call(peer.id, group, request);
+                let mut answer = receiver.call(peer.id, group, request);
+                // Polled once here, it is in its group's queue before the next: several appends of one group may be on their way.
+                let answered = (&mut answer).now_or_never();
                 let answers = answers.clone();
                 tokio::spawn(async move {
-                    let response = answer.await;
+                    let response = match answered {
+                        Some(response) => response,
+                        None => answer.await,
+                    };
                     drop(permit);
                     let _ = answers.send(Inbound::Answer { id, response }).await;
                 });
