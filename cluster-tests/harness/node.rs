@@ -38,6 +38,8 @@ pub struct Refusal {
 pub struct Node {
     pub name: String,
     pub config: Config,
+    /// The network namespace that the process lives in, where it has one of its own.
+    pub namespace: Option<String>,
     home: PathBuf,
     /// The directory, removed with the node, where it owns it.
     owned: Option<TempDir>,
@@ -59,7 +61,7 @@ impl Node {
     /// A node in a directory that somebody else keeps.
     pub fn within(home: &Path, name: &str, config: Config) -> Self {
         fs::create_dir_all(home).expect("a directory for the node");
-        Self { name: name.to_owned(), config, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
+        Self { name: name.to_owned(), config, namespace: None, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
     }
 
     /// A single node, started and ready.
@@ -125,7 +127,15 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(program());
+        // nsenter becomes the program: the process is the one that signals are meant for.
+        let mut command = match &self.namespace {
+            Some(name) => {
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net=/run/netns/{name}")).arg(program());
+                command
+            }
+            None => Command::new(program()),
+        };
         command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
         command.args(["--log", &std::env::var("TROUPEMQ_TEST_LOG").unwrap_or_else(|_| "info".to_owned())]);
         command.stdin(Stdio::null());
@@ -144,14 +154,14 @@ impl Node {
     pub fn mqtt(&self) -> SocketAddr {
         match self.config.mqtt_port {
             0 => self.addresses().mqtt,
-            port => SocketAddr::from(([127, 0, 0, 1], port)),
+            port => SocketAddr::from((self.config.address(), port)),
         }
     }
 
     pub fn http(&self) -> SocketAddr {
         match self.config.http_port {
             0 => self.addresses().http,
-            port => SocketAddr::from(([127, 0, 0, 1], port)),
+            port => SocketAddr::from((self.config.address(), port)),
         }
     }
 
