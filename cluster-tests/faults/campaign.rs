@@ -53,7 +53,10 @@ async fn nothing_acknowledged_is_lost_and_nothing_comes_twice_whatever_fails() {
         }
     }
     println!("{run_seeds} seeds of {steps} faults each in {:?}, {} failed", began.elapsed(), failed.len());
-    assert!(failed.is_empty(), "seeds {failed:?} failed, see above; again: TROUPEMQ_FAULTS_SEED=.. TROUPEMQ_FAULTS_STEPS={steps}");
+    assert!(
+        failed.is_empty(),
+        "seeds {failed:?} failed, see above; again: TROUPEMQ_FAULTS_SEED=.. TROUPEMQ_FAULTS_STEPS={steps}"
+    );
 }
 
 /// One seed on a new cluster; what the judge found. `None`: skipped.
@@ -61,7 +64,11 @@ async fn run(seed: u64, steps: usize) -> Option<Vec<Fault>> {
     let began = Instant::now();
     let islands = tokio::task::block_in_place(|| Islands::ready("campaign", seed, shape))?;
     let schedule = schedule::draw(&mut Random::new(seed), steps);
-    println!("seed {seed}: {} faults: {}", steps, schedule.iter().map(|(_, step)| step.to_string()).collect::<Vec<_>>().join("; "));
+    println!(
+        "seed {seed}: {} faults: {}",
+        steps,
+        schedule.iter().map(|(_, step)| step.to_string()).collect::<Vec<_>>().join("; ")
+    );
     let mut stage = Stage::set(islands, seed).await;
     let mut faults = Vec::new();
     for (pause, step) in &schedule {
@@ -278,4 +285,3 @@ fn slow(delay: Duration) -> Quality {
 fn last_panic(log: &str) -> String {
     log.lines().filter(|line| line.contains("panicked")).next_back().unwrap_or_default().to_owned()
 }
-

@@ -5,10 +5,16 @@
 //! from a seed. What namespaces are needed for is skipped, with the reason, where they are not permitted.
 
 mod campaign;
+mod exactly_once;
+mod expiry;
 mod history;
 mod islands;
 mod judge;
+mod kit;
 mod net;
+mod partitions;
 mod players;
 mod random;
+mod rows;
 mod schedule;
+mod wills;

@@ -61,7 +61,16 @@ impl Node {
     /// A node in a directory that somebody else keeps.
     pub fn within(home: &Path, name: &str, config: Config) -> Self {
         fs::create_dir_all(home).expect("a directory for the node");
-        Self { name: name.to_owned(), config, namespace: None, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
+        Self {
+            name: name.to_owned(),
+            config,
+            namespace: None,
+            home: home.to_owned(),
+            owned: None,
+            process: None,
+            addresses: None,
+            starts: 0,
+        }
     }
 
     /// A single node, started and ready.

@@ -100,11 +100,13 @@ impl Pen {
     /// Sees what the connection's client sends and receives.
     pub fn tap(&self) -> Tap {
         let pen = self.clone();
-        Tap::new(move |seen| pen.write(match seen {
-            Seen::Sent(packet) => What::Sent(packet.clone()),
-            Seen::Received(packet) => What::Received(packet.clone()),
-            Seen::Closed(how) => What::Closed(how.to_owned()),
-        }))
+        Tap::new(move |seen| {
+            pen.write(match seen {
+                Seen::Sent(packet) => What::Sent(packet.clone()),
+                Seen::Received(packet) => What::Received(packet.clone()),
+                Seen::Closed(how) => What::Closed(how.to_owned()),
+            })
+        })
     }
 
     /// The client closes the socket.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use troupemq::mqtt::QoS;
-use troupemq::mqtt::packet::PacketId;
 
 use super::life::{Life, Lives, Published};
 use super::{Fault, Rule};
@@ -13,9 +12,8 @@ use super::{Fault, Rule};
 struct Arrivals {
     /// As the application sees it.
     all: usize,
-    /// Under different Packet Identifiers, or more than once under one and without DUP: not sent again, but another one.
+    /// Without what was sent again.
     separate: usize,
-    with_qos_2: usize,
 }
 
 pub fn check(lives: &Lives, faults: &mut Vec<Fault>) {
@@ -37,14 +35,11 @@ pub fn check(lives: &Lives, faults: &mut Vec<Fault>) {
 
 fn arrivals(life: &Life) -> HashMap<&[u8], Arrivals> {
     let mut arrivals: HashMap<&[u8], Arrivals> = HashMap::new();
-    let mut under: HashMap<(&[u8], Option<PacketId>), ()> = HashMap::new();
     for delivered in &life.delivered {
         let message = &delivered.message;
         let of = arrivals.entry(&message.payload[..]).or_default();
-        let known = under.insert((&message.payload[..], message.packet_id), ()).is_some();
         of.all += 1;
-        of.separate += usize::from(!known || !message.dup);
-        of.with_qos_2 += usize::from(message.qos == QoS::ExactlyOnce);
+        of.separate += usize::from(!delivered.again);
     }
     arrivals
 }
@@ -86,14 +81,13 @@ fn check_groups(
     let mut groups: BTreeMap<String, (bool, Arrivals, QoS)> = BTreeMap::new();
     for (member, life) in &lives.clients {
         for one in life.subscribed.iter().filter(|one| one.shared().is_some() && one.matches(&published.message.topic)) {
-            // A member that also has a subscription of its own gets messages for two reasons: it proves nothing.
-            let (in_force, total, granted) = groups.entry(one.filter.clone()).or_insert((false, Arrivals::default(), one.granted));
+            let (in_force, total, granted) =
+                groups.entry(one.filter.clone()).or_insert((false, Arrivals::default(), one.granted));
             *in_force |= one.lasts && one.covers(published);
             *granted = one.granted.min(*granted);
             let times = arrivals[&**member].get(&published.message.payload[..]).cloned().unwrap_or_default();
             if one.until_ms.is_none() {
                 total.all += times.all;
-                total.with_qos_2 += times.with_qos_2;
             }
         }
     }

@@ -13,7 +13,8 @@ use super::{Fault, Rule};
 pub fn check(lives: &Lives, faults: &mut Vec<Fault>) {
     for (id, life) in &lives.clients {
         check_answers(id, life, faults);
-        Receiving { id, session: HashMap::new(), pubrecs: HashSet::new(), resumed: false }.check(life, faults);
+        let shares = life.subscribed.iter().any(|one| one.shared().is_some());
+        Receiving { id, shares, session: HashMap::new(), pubrecs: HashSet::new(), resumed: false }.check(life, faults);
     }
 }
 
@@ -33,7 +34,8 @@ fn check_answers(id: &str, life: &Life, faults: &mut Vec<Fault>) {
                     match open.get_mut(&answer) {
                         Some(count) if *count > 0 => *count -= 1,
                         _ => {
-                            let what = format!("{id} got {} for {}, which nothing waits for, at {at_ms} ms", answer.0, answer.1.get());
+                            let what =
+                                format!("{id} got {} for {}, which nothing waits for, at {at_ms} ms", answer.0, answer.1.get());
                             faults.push(Fault { rule: Rule::PacketIdentifier, what });
                         }
                     }
@@ -70,6 +72,9 @@ fn answer(packet: &Packet) -> Option<(&'static str, PacketId)> {
 /// What a client has been sent.
 struct Receiving<'a> {
     id: &'a str,
+    /// The client is a member of a group: what it had not acknowledged with QoS 1 went to others with its connection, or comes back as a
+    /// message of the group.
+    shares: bool,
     session: HashMap<PacketId, Last>,
     /// Identifiers of which the client has ever sent a PUBREC.
     pubrecs: HashSet<PacketId>,
@@ -102,6 +107,9 @@ impl Receiving<'_> {
                     continue;
                 }
                 Outcome::Refused => continue,
+            }
+            if self.shares {
+                self.session.retain(|_, last| last.qos == QoS::ExactlyOnce);
             }
             self.connection(index, connection, faults);
         }

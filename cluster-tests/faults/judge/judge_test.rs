@@ -55,19 +55,26 @@ impl Story {
 
     /// A connection of a session that lasts, with a subscription.
     fn subscribed(self, client: &str, connection: u32, filter: &str, qos: QoS) -> Self {
-        let options = SubscriptionOptions { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::Send };
+        let options =
+            SubscriptionOptions { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::Send };
         let filters = vec![SubscriptionRequest { filter: filter.into(), options }];
         let subscribe = Subscribe { packet_id: id(9), subscription_identifier: None, user_properties: Vec::new(), filters };
         let code = if qos == QoS::ExactlyOnce { ReasonCode::GrantedQoS2 } else { ReasonCode::GrantedQoS1 };
         let suback = Suback { packet_id: id(9), reason_codes: vec![code], reason_string: None, user_properties: Vec::new() };
-        self.connected(client, connection, false)
-            .sent(client, connection, Packet::Subscribe(Box::new(subscribe)))
-            .got(client, connection, Packet::Suback(Box::new(suback)))
+        self.connected(client, connection, false).sent(client, connection, Packet::Subscribe(Box::new(subscribe))).got(
+            client,
+            connection,
+            Packet::Suback(Box::new(suback)),
+        )
     }
 
     /// QoS 1, acknowledged.
     fn published(self, client: &str, connection: u32, payload: &str, packet_id: u16) -> Self {
-        self.sent(client, connection, message(payload, QoS::AtLeastOnce, packet_id, false)).got(client, connection, puback(packet_id))
+        self.sent(client, connection, message(payload, QoS::AtLeastOnce, packet_id, false)).got(
+            client,
+            connection,
+            puback(packet_id),
+        )
     }
 
     /// QoS 2, completed.
@@ -80,7 +87,11 @@ impl Story {
 
     /// QoS 1, acknowledged by the receiver.
     fn delivered(self, client: &str, connection: u32, payload: &str, packet_id: u16) -> Self {
-        self.got(client, connection, message(payload, QoS::AtLeastOnce, packet_id, false)).sent(client, connection, puback(packet_id))
+        self.got(client, connection, message(payload, QoS::AtLeastOnce, packet_id, false)).sent(
+            client,
+            connection,
+            puback(packet_id),
+        )
     }
 
     /// QoS 2, completed.
@@ -158,7 +169,9 @@ fn what_was_acknowledged_and_has_not_come_is_lost() {
 
 #[test]
 fn a_group_loses_what_comes_to_none_of_its_members_and_gets_qos_2_once() {
-    let group = |qos| Story::default().subscribed("a", 1, "$share/g/t", qos).subscribed("b", 2, "$share/g/t", qos).connected("p", 3, false);
+    let group = |qos| {
+        Story::default().subscribed("a", 1, "$share/g/t", qos).subscribed("b", 2, "$share/g/t", qos).connected("p", 3, false)
+    };
     group(QoS::AtLeastOnce).published("p", 3, "p/0", 1).delivered("b", 2, "p/0", 1).is_right();
     group(QoS::AtLeastOnce).published("p", 3, "p/0", 1).breaks(Rule::Lost);
     let once = group(QoS::ExactlyOnce).published_2("p", 3, "p/0", 1).delivered_2("a", 1, "p/0", 1);
@@ -197,31 +210,32 @@ fn first_appearances_have_an_order_and_repetitions_have_none() {
     let two = pair(QoS::AtLeastOnce).published("p", 2, "p/0", 1).published("p", 2, "p/1", 2);
     two.clone().delivered("s", 1, "p/0", 1).delivered("s", 1, "p/1", 2).is_right();
     two.clone().delivered("s", 1, "p/1", 2).delivered("s", 1, "p/0", 1).breaks(Rule::Order);
-    let repeated = two
-        .delivered("s", 1, "p/0", 1)
-        .delivered("s", 1, "p/1", 2)
-        .dropped("s", 1)
-        .connected("s", 3, true)
-        .got("s", 3, message("p/0", QoS::AtLeastOnce, 1, true));
+    let repeated = two.delivered("s", 1, "p/0", 1).delivered("s", 1, "p/1", 2).dropped("s", 1).connected("s", 3, true).got(
+        "s",
+        3,
+        message("p/0", QoS::AtLeastOnce, 1, true),
+    );
     repeated.is_right();
 }
 
 #[test]
 fn acknowledgements_come_in_the_order_of_their_messages() {
-    let sent = Story::default()
-        .connected("p", 1, false)
-        .sent("p", 1, message("p/0", QoS::AtLeastOnce, 1, false))
-        .sent("p", 1, message("p/1", QoS::AtLeastOnce, 2, false));
+    let sent = Story::default().connected("p", 1, false).sent("p", 1, message("p/0", QoS::AtLeastOnce, 1, false)).sent(
+        "p",
+        1,
+        message("p/1", QoS::AtLeastOnce, 2, false),
+    );
     sent.clone().got("p", 1, puback(1)).got("p", 1, puback(2)).is_right();
     sent.got("p", 1, puback(2)).breaks(Rule::Order);
 }
 
 #[test]
 fn an_identifier_is_not_used_again_while_it_is_open() {
-    let open = pair(QoS::AtLeastOnce)
-        .published("p", 2, "p/0", 1)
-        .published("p", 2, "p/1", 2)
-        .got("s", 1, message("p/0", QoS::AtLeastOnce, 1, false));
+    let open = pair(QoS::AtLeastOnce).published("p", 2, "p/0", 1).published("p", 2, "p/1", 2).got(
+        "s",
+        1,
+        message("p/0", QoS::AtLeastOnce, 1, false),
+    );
     open.clone().delivered("s", 1, "p/1", 2).is_right();
     open.clone().got("s", 1, message("p/1", QoS::AtLeastOnce, 1, false)).breaks(Rule::PacketIdentifier);
     // Also on the next connection of the session.
@@ -311,6 +325,16 @@ fn every_connection_is_told_once_and_in_turn() {
     tell(&[Some(0), Some(1), None]).breaks(Rule::Lifecycle);
     tell(&[Some(0), None, None, Some(1)]).breaks(Rule::Lifecycle);
     tell(&[Some(0), None, Some(1), None, Some(1), None]).breaks(Rule::Lifecycle);
+    // One that was given up may be told at any time, once; an event that was sent again is not told again.
+    let abandoned =
+        lived.clone().sent("c", 4, numbered(2).packet()).dropped("c", 4).connected_as(&numbered(3), 5, false).dropped("c", 5);
+    let tell = |attempts: &[Option<u32>]| {
+        let told = attempts.iter().enumerate();
+        told.fold(abandoned.clone(), |story, (number, attempt)| story.got("w", 1, event("c", *attempt, number as u16 + 1)))
+    };
+    tell(&[Some(0), None, Some(1), None, Some(3), None]).is_right();
+    tell(&[Some(0), None, Some(1), None, Some(3), None, Some(2), None]).is_right();
+    tell(&[Some(0), None, Some(1), None, Some(2), None, Some(3), None, Some(2), None]).breaks(Rule::Lifecycle);
 }
 
 #[test]

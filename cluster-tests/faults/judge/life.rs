@@ -67,6 +67,8 @@ pub struct Published {
 pub struct Delivered {
     pub at_ms: u64,
     pub message: Publish,
+    /// The same message under the same Packet Identifier with DUP: sent again, not another one.
+    pub again: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -144,6 +146,8 @@ struct Builder {
     open: HashMap<PacketId, usize>,
     by_payload: HashMap<Vec<u8>, usize>,
     unreleased: HashSet<PacketId>,
+    /// What came last under an identifier.
+    last_under: HashMap<PacketId, Vec<u8>>,
     subscribing: HashMap<PacketId, Vec<(String, QoS)>>,
     /// The connection accepted last. What is read from an older one is not for the application any more.
     current: usize,
@@ -255,7 +259,9 @@ impl Builder {
             Packet::Publish(publish) => {
                 let first = publish.qos != QoS::ExactlyOnce || publish.packet_id.is_none_or(|id| self.unreleased.insert(id));
                 if first {
-                    self.life.delivered.push(Delivered { at_ms, message: (**publish).clone() });
+                    let known = publish.packet_id.and_then(|id| self.last_under.insert(id, publish.payload.to_vec()));
+                    let again = publish.dup && known.is_some_and(|payload| payload == publish.payload);
+                    self.life.delivered.push(Delivered { at_ms, message: (**publish).clone(), again });
                 }
             }
             Packet::Pubrel(ack) => _ = self.unreleased.remove(&ack.packet_id),

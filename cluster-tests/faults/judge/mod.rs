@@ -5,19 +5,19 @@
 
 mod delivery;
 mod identifiers;
-mod lifecycle;
-mod life;
-mod order;
-mod sessions;
 #[cfg(test)]
 mod judge_test;
+mod life;
+mod lifecycle;
+mod order;
+mod sessions;
 mod wills;
 
 use std::fmt;
 
+use super::history::Record;
 pub use life::Lives;
 pub use lifecycle::ATTEMPT;
-use super::history::Record;
 
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq)]

@@ -37,7 +37,8 @@ fn check_messages(id: &str, life: &Life, places: &HashMap<&[u8], (&str, usize)>,
         let before = last.insert((publisher, &message.topic, message.qos), place);
         if let Some(before) = before.filter(|before| *before > place) {
             let payload = String::from_utf8_lossy(&message.payload);
-            let what = format!("{id} got {payload} (number {place} of {publisher}) behind number {before}, at {} ms", delivered.at_ms);
+            let what =
+                format!("{id} got {payload} (number {place} of {publisher}) behind number {before}, at {} ms", delivered.at_ms);
             faults.push(Fault { rule: Rule::Order, what });
         }
     }
@@ -51,8 +52,14 @@ fn check_acknowledgements(id: &str, connection: &Connection, faults: &mut Vec<Fa
             match passed {
                 Passed::Sent(Packet::Publish(publish)) if publish.qos == qos => sent.extend(publish.packet_id),
                 Passed::Received(Packet::Puback(ack) | Packet::Pubrec(ack)) if is_answer(passed, qos) => {
-                    if sent.get(answered).is_some_and(|expected| *expected != ack.packet_id) && sent[answered..].contains(&ack.packet_id) {
-                        let what = format!("{id} got the acknowledgement of {} before that of {}, at {at_ms} ms", ack.packet_id.get(), sent[answered].get());
+                    if sent.get(answered).is_some_and(|expected| *expected != ack.packet_id)
+                        && sent[answered..].contains(&ack.packet_id)
+                    {
+                        let what = format!(
+                            "{id} got the acknowledgement of {} before that of {}, at {at_ms} ms",
+                            ack.packet_id.get(),
+                            sent[answered].get()
+                        );
                         faults.push(Fault { rule: Rule::Order, what });
                     }
                     answered += 1;

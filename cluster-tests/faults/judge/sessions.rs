@@ -59,7 +59,8 @@ fn at(has: Has, before: Option<&Connection>, now_ms: u64) -> Has {
         // A session that ends with its connection; whatever there was of an unknown one.
         return if before.accepted() { Has::No } else { Has::Perhaps };
     }
-    let expiry_s = if before.connect.protocol.is_v5() { before.connect.properties.session_expiry_interval.unwrap_or(0) } else { u32::MAX };
+    let expiry_s =
+        if before.connect.protocol.is_v5() { before.connect.properties.session_expiry_interval.unwrap_or(0) } else { u32::MAX };
     let gone_ms = before.ended_at_ms.map_or(0, |ended| now_ms.saturating_sub(ended));
     let expiry_ms = u64::from(expiry_s) * 1000;
     match gone_ms {

@@ -15,8 +15,15 @@ pub fn check(lives: &Lives, watcher: &str, faults: &mut Vec<Fault>) {
     for (id, life) in &lives.clients {
         for connection in &life.connections {
             let Some(will) = connection.connect.will.as_ref().filter(|will| judged(will)) else { continue };
-            let same = |message: &&troupemq::mqtt::packet::Publish| message.topic == will.topic && message.payload == will.payload;
-            let came = watching.delivered.iter().map(|delivered| &delivered.message).filter(same).count();
+            let same =
+                |message: &&troupemq::mqtt::packet::Publish| message.topic == will.topic && message.payload == will.payload;
+            let came = watching
+                .delivered
+                .iter()
+                .filter(|delivered| !delivered.again)
+                .map(|delivered| &delivered.message)
+                .filter(same)
+                .count();
             let payload = String::from_utf8_lossy(&will.payload);
             let mut fault = |rule, what: String| faults.push(Fault { rule, what: format!("will {payload} of {id} {what}") });
             match expected(lives, connection) {

@@ -18,23 +18,28 @@ const BLOCK: u32 = 16;
 /// Why there are no namespaces here; asked once.
 pub fn permitted() -> Result<(), String> {
     static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
-    ANSWER.get_or_init(|| {
-        if std::env::var_os("TROUPEMQ_SKIP_NAMESPACES").is_some() {
-            return Err("TROUPEMQ_SKIP_NAMESPACES is set".to_owned());
-        }
-        fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").map_err(|error| format!("/dev/net/tun: {error}"))?;
-        remove_abandoned();
-        let probe = format!("{PREFIX}{}-probe", std::process::id());
-        ip(&["netns", "add", &probe])?;
-        let entered = Command::new("nsenter").arg(format!("--net=/run/netns/{probe}")).arg("true").output();
-        _ = ip(&["netns", "del", &probe]);
-        match entered {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(format!("nsenter: {}", first_line(&output))),
-            Err(error) => Err(format!("nsenter: {error}")),
-        }
-    })
-    .clone()
+    ANSWER
+        .get_or_init(|| {
+            if std::env::var_os("TROUPEMQ_SKIP_NAMESPACES").is_some() {
+                return Err("TROUPEMQ_SKIP_NAMESPACES is set".to_owned());
+            }
+            fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/net/tun")
+                .map_err(|error| format!("/dev/net/tun: {error}"))?;
+            remove_abandoned();
+            let probe = format!("{PREFIX}{}-probe", std::process::id());
+            ip(&["netns", "add", &probe])?;
+            let entered = Command::new("nsenter").arg(format!("--net=/run/netns/{probe}")).arg("true").output();
+            _ = ip(&["netns", "del", &probe]);
+            match entered {
+                Ok(output) if output.status.success() => Ok(()),
+                Ok(output) => Err(format!("nsenter: {}", first_line(&output))),
+                Err(error) => Err(format!("nsenter: {error}")),
+            }
+        })
+        .clone()
 }
 
 /// Addresses of the ends of a network, counted from 1 in its block.
