@@ -25,8 +25,8 @@ use crate::harness::config::Config;
 use crate::harness::events;
 use crate::harness::trio::{leader_of, leaders};
 
-const STEPS: usize = 6;
-const SEEDS: [u64; 2] = [1, 2];
+const STEPS: usize = 5;
+const SEEDS: [u64; 1] = [2];
 /// All that was acknowledged has come, and all that ended was told, within this after the last fault.
 const SETTLE: Duration = Duration::from_secs(60);
 const PACE: Duration = Duration::from_millis(20);

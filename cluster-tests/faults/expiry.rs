@@ -26,7 +26,7 @@ async fn sessions_end_everywhere_and_once_when_their_leader_dies_at_about_their_
     let mut trio = Trio::ready(Weight::Whole);
     let mut watcher = Client::connect(trio.mqtt(0), &Options::v5("watcher").persistent()).await;
     watcher.subscribe(events::FILTER, QoS::ExactlyOnce).await;
-    for round in 0..from_environment("TROUPEMQ_EXPIRY_ROUNDS").unwrap_or(2) {
+    for round in 0..from_environment("TROUPEMQ_EXPIRY_ROUNDS").unwrap_or(1) {
         let victim = 1 + random.index(2);
         let elsewhere = 3 - victim;
         let leaders = tokio::task::block_in_place(|| Leaders::of(&trio, 0));

@@ -51,7 +51,7 @@ impl Islands {
         });
         let net = Net::new(seed);
         for (index, node) in trio.nodes.iter_mut().enumerate() {
-            node.namespace = Some(net.namespace(index));
+            node.within = vec!["nsenter".to_owned(), format!("--net=/run/netns/{}", net.namespace(index))];
             node.config.hosts = Some(Hosts { own: net.address(index), all: net.addresses() });
         }
         Some(Self { trio, net })

@@ -5,6 +5,7 @@
 //! from a seed. What namespaces are needed for is skipped, with the reason, where they are not permitted.
 
 mod campaign;
+mod clocks;
 mod exactly_once;
 mod expiry;
 mod history;

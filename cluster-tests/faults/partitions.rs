@@ -34,13 +34,13 @@ async fn refuses(trio: &Trio, node: usize, what: &str) {
     wait::until_async(&format!("{what}: CONNECT is refused with 0x88"), 2 * SOON, refused).await;
 }
 
-/// `../shared/cases.md`, row 14.
+/// `../shared/cases.md`, row 14. `TROUPEMQ_CUT_ROUNDS` asks for more rounds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_cut_off_is_one_of_three_again() {
     let Some(islands) = tokio::task::block_in_place(|| Islands::ready("cut-node", 1, shape)) else { return };
     let trio = &islands.trio;
     let options = Options::v5("roams").persistent();
-    for round in 0..2 {
+    for round in 0..from_environment("TROUPEMQ_CUT_ROUNDS").unwrap_or(1) {
         let name = format!("cut {round}");
         // Connected to the node that will be alone, with a session that goes on elsewhere.
         let mut alone = resume(trio, &[2], &options, Session::default()).await;
@@ -117,7 +117,7 @@ async fn blips_of_all_links_leave_the_same_views_on_all_nodes() {
     let trio = &islands.trio;
     let mut random = Random::new(seed);
     let mut sessions = Vec::new();
-    for round in 0..from_environment("TROUPEMQ_BLIP_ROUNDS").unwrap_or(8) {
+    for round in 0..from_environment("TROUPEMQ_BLIP_ROUNDS").unwrap_or(6) {
         let blip = Duration::from_millis(random.one_of(&[5, 50, 500, 1_500]));
         let before = Duration::from_millis(random.below(150));
         // Subscribes, retains and takes over while it happens.

@@ -54,7 +54,7 @@ async fn wills_come_once_when_their_leader_dies_at_about_the_moment_they_are_due
     let mut random = Random::new(seed);
     let mut trio = Trio::ready(Weight::Whole);
     let mut watcher = watcher(&trio).await;
-    for round in 0..from_environment("TROUPEMQ_WILL_ROUNDS").unwrap_or(3) {
+    for round in 0..from_environment("TROUPEMQ_WILL_ROUNDS").unwrap_or(2) {
         let victim = 1 + random.index(2);
         let elsewhere = 3 - victim;
         let leaders = tokio::task::block_in_place(|| Leaders::of(&trio, 0));

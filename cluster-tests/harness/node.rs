@@ -38,8 +38,8 @@ pub struct Refusal {
 pub struct Node {
     pub name: String,
     pub config: Config,
-    /// The network namespace that the process lives in, where it has one of its own.
-    pub namespace: Option<String>,
+    /// A command and its arguments that start the program in a world of its own, such as a network namespace, and become it.
+    pub within: Vec<String>,
     home: PathBuf,
     /// The directory, removed with the node, where it owns it.
     owned: Option<TempDir>,
@@ -64,7 +64,7 @@ impl Node {
         Self {
             name: name.to_owned(),
             config,
-            namespace: None,
+            within: Vec::new(),
             home: home.to_owned(),
             owned: None,
             process: None,
@@ -136,11 +136,10 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        // nsenter becomes the program: the process is the one that signals are meant for.
-        let mut command = match &self.namespace {
-            Some(name) => {
-                let mut command = Command::new("nsenter");
-                command.arg(format!("--net=/run/netns/{name}")).arg(program());
+        let mut command = match self.within.split_first() {
+            Some((first, more)) => {
+                let mut command = Command::new(first);
+                command.args(more).arg(program());
                 command
             }
             None => Command::new(program()),

@@ -48,7 +48,7 @@ pub enum Outcome {
     /// CONNACK with success, and its Session Present.
     Accepted(bool),
     Refused,
-    /// The CONNECT was sent, and no CONNACK came.
+    /// The CONNECT was sent, and no CONNACK came, or the one that means that the broker cannot tell (0x88).
     Unknown,
 }
 
@@ -221,9 +221,14 @@ impl Builder {
             Packet::Connack(connack) => {
                 let connection = &mut self.life.connections[index];
                 connection.outcome_at_ms = at_ms;
-                if connack.reason_code != ReasonCode::Success {
-                    connection.outcome = Outcome::Refused;
-                    return;
+                match connack.reason_code {
+                    ReasonCode::Success => {}
+                    // The broker does not know either: its node had passed the CONNECT on when it lost the others.
+                    ReasonCode::ServerUnavailable => return,
+                    _ => {
+                        connection.outcome = Outcome::Refused;
+                        return;
+                    }
                 }
                 connection.outcome = Outcome::Accepted(connack.session_present);
                 self.current = index;
