@@ -25,8 +25,9 @@ use crate::harness::config::Config;
 use crate::harness::events;
 use crate::harness::trio::{leader_of, leaders};
 
-const STEPS: usize = 5;
-const SEEDS: [u64; 1] = [2];
+const STEPS: usize = 7;
+/// A power cut, pauses, kills of each kind, a link of one direction, and all at once.
+const SEEDS: [u64; 1] = [102];
 /// All that was acknowledged has come, and all that ended was told, within this after the last fault.
 const SETTLE: Duration = Duration::from_secs(60);
 const PACE: Duration = Duration::from_millis(20);
