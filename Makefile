@@ -36,9 +36,12 @@ cluster: build ## Start three nodes on this machine; Ctrl-C stops them
 # The program under test and all tests are built in one go, so that features are unified once and nothing is built twice.
 test: test-needs ## Run all tests: units, real clients, real clusters
 	$(CARGO) build --workspace --bins --tests
-	@rm -rf target/conformance
+	@rm -rf target/conformance target/faults
 	TROUPEMQ_BIN=$(CURDIR)/target/debug/troupemq $(CARGO) test --workspace
 	@echo; cat target/conformance/*.txt
+	@cd target/faults; \
+	echo "Fault tests in network namespaces: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \
+	cat /dev/null $$(ls *.skipped 2>/dev/null)
 
 bench: test-commands ## Measure side by side with mosquitto
 	$(CARGO) bench --bench side_by_side

@@ -47,6 +47,8 @@ pub struct Node {
     pub env: Vec<(String, String)>,
     /// Takes the place of `/etc/hosts` for the process; see `private_hosts`.
     pub hosts: Option<PathBuf>,
+    /// A command and its arguments that start the program in a world of its own, such as a network namespace, and become it.
+    pub within: Vec<String>,
     home: PathBuf,
     /// The directory, removed with the node, where it owns it.
     owned: Option<TempDir>,
@@ -74,6 +76,7 @@ impl Node {
             program: None,
             env: Vec::new(),
             hosts: None,
+            within: Vec::new(),
             home: home.to_owned(),
             owned: None,
             process: None,
@@ -150,9 +153,15 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = match (&self.hosts, &self.program) {
-            (None, program) => Command::new(program.clone().unwrap_or_else(self::program)),
+        let program = self.program.clone().unwrap_or_else(program);
+        let mut command = match (&self.hosts, self.within.split_first()) {
             (Some(hosts), _) => with_hosts(hosts),
+            (None, Some((first, more))) => {
+                let mut command = Command::new(first);
+                command.args(more).arg(program);
+                command
+            }
+            (None, None) => Command::new(program),
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
@@ -183,14 +192,14 @@ impl Node {
     pub fn mqtt(&self) -> SocketAddr {
         match self.config.mqtt_port {
             0 => self.addresses().mqtt,
-            port => SocketAddr::from(([127, 0, 0, 1], port)),
+            port => SocketAddr::from((self.config.address(), port)),
         }
     }
 
     pub fn http(&self) -> SocketAddr {
         match self.config.http_port {
             0 => self.addresses().http,
-            port => SocketAddr::from(([127, 0, 0, 1], port)),
+            port => SocketAddr::from((self.config.address(), port)),
         }
     }
 
