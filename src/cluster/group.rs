@@ -346,10 +346,6 @@ impl Group {
         monotonic_ms().saturating_add(self.lease_ms).saturating_sub(ago)
     }
 
-    pub fn applied_index(&self) -> u64 {
-        self.metrics().last_applied.map_or(0, |id| id.index())
-    }
-
     /// Removes the log up to this entry where all who replicate the group have it, as far as this node knows. True when that is done; else the
     /// caller comes again: a snapshot must cover it first.
     pub async fn cut_log(&self, through: u64) -> bool {
