@@ -85,10 +85,10 @@ pub async fn hand_over(node: &Node) {
 
 async fn hand_over_once(node: &Node) {
     for group in &node.groups {
-        if let Some(next) = successor(node, group) {
-            if let Err(error) = group.raft.trigger().transfer_leader(next).await {
-                tracing::debug!(group = group.index, %error, "leadership was not handed over");
-            }
+        if let Some(next) = successor(node, group)
+            && let Err(error) = group.raft.trigger().transfer_leader(next).await
+        {
+            tracing::debug!(group = group.index, %error, "leadership was not handed over");
         }
     }
 }
