@@ -23,7 +23,7 @@ use super::record::seal;
 use super::stats::Health;
 
 /// Latest entries kept in memory once they are written, shared evenly by the groups, and the most for one of them.
-const TAILS_BYTES_MAX: usize = 12 * 1024 * 1024;
+const TAILS_BYTES_MAX: usize = 8 * 1024 * 1024;
 const TAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A purge can be long: keys written in one batch.
 const BATCH_KEYS_MAX: usize = 16_384;

@@ -24,10 +24,10 @@ pub(super) struct Sizes {
 impl Sizes {
     pub(super) const RAFT: Self = Self { block_cache_bytes: 4 * MIB, memtable_bytes: 8 * MIB, open_files_max: 64 };
 
-    /// The memtables of all shards share about 24 MiB: they are what the engine takes most of. Blocks that are not in its cache are mostly in
+    /// The memtables of all shards share about 18 MiB: they are what the engine takes most of. Blocks that are not in its cache are mostly in
     /// the kernel's.
     pub(super) fn state(shards: u16) -> Self {
-        let memtable_bytes = (24 * MIB / u64::from(shards.max(1))).clamp(2 * MIB, 8 * MIB);
+        let memtable_bytes = (18 * MIB / u64::from(shards.max(1))).clamp(2 * MIB, 8 * MIB);
         Self { block_cache_bytes: 8 * MIB, memtable_bytes, open_files_max: 512 }
     }
 
