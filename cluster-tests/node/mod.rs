@@ -20,5 +20,6 @@ mod order;
 mod rates;
 mod restart;
 mod start;
+mod stored;
 mod takeover;
 mod topic_alias;
