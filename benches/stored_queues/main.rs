@@ -7,6 +7,8 @@
 
 // A program for people, like a test: it prints, and a broken assumption may end it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// A byte of a number is meant where one is taken.
+#![allow(clippy::cast_possible_truncation)]
 // A process is ready when it answers: it gives no condition to wait on.
 #![allow(clippy::disallowed_methods)]
 

@@ -32,7 +32,13 @@ pub(super) struct Fetched {
     queue: u64,
     entries: VecDeque<QueueEntry>,
     under_way: bool,
+    /// The entry that the read begins with, and how often in a row it was not there.
+    first: u64,
+    missed: u32,
 }
+
+/// In about 10 s an entry that is only being replaced, with the whole state, is there.
+const MISSED_MAX: u32 = 100;
 
 impl Fetched {
     /// An entry that is in the queue now, if it was read.
@@ -44,24 +50,32 @@ impl Fetched {
         self.entries.pop_front_if(|entry| entry.seq == seq)
     }
 
-    /// A read begins, unless one is under way.
-    pub(super) fn begin(&mut self, queue: u64) -> bool {
+    /// A read that begins with entry `first` begins, unless one is under way.
+    pub(super) fn begin(&mut self, queue: u64, first: u64) -> bool {
         if self.under_way {
             return false;
         }
-        (self.queue, self.under_way) = (queue, true);
+        if (self.queue, self.first) != (queue, first) {
+            self.missed = 0;
+        }
+        (self.queue, self.first, self.under_way) = (queue, first, true);
         true
     }
 
-    /// A read ended. False where it gave nothing: another is to begin after a pause (and `resume`).
+    /// A read ended. False where it did not give what was asked for, which may be gone meanwhile: another is to begin after a pause (and
+    /// `resume`).
     pub(super) fn end(&mut self, read: Result<Vec<QueueEntry>, ReadError>) -> bool {
         match read {
-            Ok(entries) if !entries.is_empty() => {
+            Ok(entries) => {
+                let is_there = entries.first().is_some_and(|entry| entry.seq == self.first);
                 self.entries = entries.into();
-                self.under_way = false;
-                true
+                self.under_way = !is_there;
+                self.missed += u32::from(!is_there);
+                if self.missed == MISSED_MAX {
+                    tracing::error!(number = self.first, "a queued message is missing on disk; its queue stands still");
+                }
+                is_there
             }
-            Ok(_) => false,
             Err(error) => {
                 tracing::error!(%error, "a queued message cannot be read");
                 false
@@ -94,7 +108,7 @@ mod tests {
     #[test]
     fn what_was_read_is_found_by_number_and_what_is_gone_is_passed_over() {
         let mut fetched = Fetched::default();
-        assert!(fetched.begin(1) && !fetched.begin(1));
+        assert!(fetched.begin(1, 3) && !fetched.begin(1, 3));
         assert!(fetched.end(Ok(entries(&[3, 4, 6, 9]))));
         let found = [4, 5, 6, 8, 9, 10].map(|seq| fetched.take(1, seq).map(|entry| entry.seq));
         assert_eq!(found, [Some(4), None, Some(6), None, Some(9), None]);
@@ -103,7 +117,7 @@ mod tests {
     #[test]
     fn what_was_read_of_another_queue_of_the_same_name_is_dropped() {
         let mut fetched = Fetched::default();
-        assert!(fetched.begin(1));
+        assert!(fetched.begin(1, 1));
         assert!(fetched.end(Ok(entries(&[1, 2]))));
         assert_eq!(fetched.take(2, 1), None);
         assert_eq!(fetched.take(1, 1), None);
@@ -112,11 +126,15 @@ mod tests {
     #[test]
     fn nothing_else_is_read_until_a_pause_after_a_failure_is_over() {
         let mut fetched = Fetched::default();
-        assert!(fetched.begin(1));
+        assert!(fetched.begin(1, 5));
         assert!(!fetched.end(Err(ReadError("broken".to_owned()))));
-        assert!(!fetched.begin(1));
+        assert!(!fetched.begin(1, 5));
         fetched.resume();
-        assert!(fetched.begin(1));
+        assert!(fetched.begin(1, 5));
         assert!(!fetched.end(Ok(Vec::new())));
+        fetched.resume();
+        assert!(fetched.begin(1, 5));
+        assert!(!fetched.end(Ok(entries(&[6]))), "the first is gone, or being replaced");
+        assert_eq!(fetched.take(1, 6).map(|entry| entry.seq), Some(6));
     }
 }

@@ -286,7 +286,7 @@ impl SharedSubscription {
                 // Nothing overtakes what is on disk.
                 let last = found.take_while(|found| found.entry.is_none()).last().map_or(seq, |found| found.seq);
                 if let Some(fetch) = fetch {
-                    self.fetch(queue, fetch.of(seq, last), ctx);
+                    self.fetch((queue, seq), fetch.of(seq, last), ctx);
                 }
                 return;
             };
@@ -297,8 +297,8 @@ impl SharedSubscription {
     }
 
     /// Reads entries from the disk, and goes on when they are there.
-    fn fetch(&mut self, queue: u64, fetch: Fetch, ctx: &mut Context<Self>) {
-        if !self.fetched.begin(queue) {
+    fn fetch(&mut self, (queue, first): (u64, u64), fetch: Fetch, ctx: &mut Context<Self>) {
+        if !self.fetched.begin(queue, first) {
             return;
         }
         let reading = fetch::run(Arc::clone(&self.node.fetches), fetch).into_actor(self);

@@ -18,6 +18,8 @@ const TICK: Duration = Duration::from_millis(100);
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// Things that are due done in one command; more follow at once.
 const EXPIRE_LIMIT: u32 = 1_000;
+/// Entries of queues of sessions that end by one: they are deleted in one write, which takes memory.
+const EXPIRE_ENTRIES: usize = 10_000;
 
 /// What is submitted for one shard and has no outcome yet.
 #[derive(Default)]
@@ -60,7 +62,8 @@ pub async fn run(node: Arc<Node>) {
 fn expire(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
     let due = shard.state.read().next_expiry_ms().is_some_and(|at_ms| at_ms <= wall_ms());
     if due && !std::mem::replace(&mut in_hand.lock().expire, true) {
-        submit(node, shard, Command::Expire { limit: EXPIRE_LIMIT }, in_hand, |in_hand| in_hand.expire = false);
+        let limit = shard.state.read().due_in_one_go(wall_ms(), EXPIRE_LIMIT, EXPIRE_ENTRIES);
+        submit(node, shard, Command::Expire { limit }, in_hand, |in_hand| in_hand.expire = false);
     }
 }
 

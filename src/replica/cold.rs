@@ -24,8 +24,8 @@ use super::slot::{Budget, Slot};
 use super::state::State;
 use crate::mqtt::{GroupId, Message};
 
-/// So many first entries of a queue may be in memory: what a connection may have in flight, and a few more.
-const RESIDENT_FIRST: usize = 64;
+/// So many first entries of a queue may be in memory: twice what a connection may have in flight, and a few more.
+pub(super) const RESIDENT_FIRST: usize = 128;
 
 /// Entries, and about how many bytes of them, that are read at a time.
 pub const READ_ENTRIES_MAX: usize = 64;

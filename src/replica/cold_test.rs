@@ -56,15 +56,16 @@ fn a_message_leaves_memory_only_once_its_record_is_written() {
 #[test]
 fn the_first_of_a_connected_sessions_queue_stay_while_there_is_room() {
     let (mut bench, disk) = bench(ROOM, 1000, false);
-    enqueue(&mut bench, 0..100);
+    enqueue(&mut bench, 100..300);
     disk.write(&mut bench.state);
-    assert_eq!(in_memory(&bench.state.look("c", 0, 1000)), (1..=64).collect::<Vec<_>>());
-    let size = message("t0").size_bytes();
-    assert_eq!(bench.state.resident_bytes(), (size * 10) + (size + 1) * 54);
+    let first = super::cold::RESIDENT_FIRST;
+    assert_eq!(in_memory(&bench.state.look("c", 0, 1000)), (1..=first as u64).collect::<Vec<_>>());
+    assert_eq!(bench.state.resident_bytes(), message("t100").size_bytes() * first);
     offline(&mut bench);
     disk.write(&mut bench.state);
     assert_eq!((in_memory(&bench.state.look("c", 0, 1000)), bench.state.resident_bytes()), (vec![], 0));
 
+    let size = message("t0").size_bytes();
     let (mut bench, disk) = self::bench(size * 2, 1000, false);
     enqueue(&mut bench, 0..5);
     disk.write(&mut bench.state);
@@ -142,9 +143,9 @@ fn an_answered_entry_is_stored_the_same_wherever_its_message_was() {
 #[test]
 fn reports_carry_the_whole_message_of_entries_that_are_on_disk() {
     let whole = |events: &[Event]| {
-        let messages = events.iter().filter_map(|event| match event {
-            Event::Outbox { event, .. } => super::body::message_of_event(event),
-            _ => None,
+        let messages = events.iter().filter_map(|event| {
+            let Event::Outbox { event, .. } = event else { return None };
+            super::body::message_of_event(event)
         });
         assert!(messages.into_iter().all(|message| &message.payload[..] == b"payload"));
         outbox_of(events)
@@ -325,4 +326,18 @@ fn the_bytes_of_a_large_message_leave_memory_with_the_last_message_and_are_share
     disk.write(&mut bench.state);
     assert!(bytes() < 10_000);
     assert_eq!(bench.state.failure(), None);
+}
+
+#[test]
+fn sessions_that_end_are_taken_out_in_parts() {
+    let (mut bench, _) = bench(ROOM, 100, false);
+    for client in ["c", "d", "e"] {
+        bench.connect(ConnectCommand { queue_limit: 100, lifecycle: false, ..connect(client, on(1, 1, 1)) });
+        (0..10).for_each(|_| drop(bench.enqueue(client, &message("t"))));
+        bench.run(disconnect(client, on(1, 1, 1), false));
+    }
+    let due_ms = bench.now_ms + 100_000;
+    let of = |limit, entries| bench.state.due_in_one_go(due_ms, limit, entries);
+    assert_eq!([of(100, 1000), of(2, 1000), of(100, 15), of(100, 1)], [3, 2, 2, 1]);
+    assert_eq!(bench.state.due_in_one_go(due_ms - 1, 100, 1000), 1);
 }

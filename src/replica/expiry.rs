@@ -65,6 +65,22 @@ impl DueTimes {
 }
 
 impl State {
+    /// How many of the things that are due, `limit` at most, can be done in one go: the queues of sessions that end are taken out as a whole, and
+    /// those of one go have about `entries_max` entries, unless the first has more.
+    pub fn due_in_one_go(&self, now_ms: u64, limit: u32, entries_max: usize) -> u32 {
+        let (mut count, mut entries) = (0, 0);
+        for (_, key) in self.due.times.iter().take_while(|(at_ms, _)| *at_ms <= now_ms) {
+            if let DueKey::Session(client) = key {
+                entries += self.sessions.get(client).map_or(0, |session| session.queue.entries.len());
+            }
+            count += 1;
+            if count >= limit || entries >= entries_max {
+                break;
+            }
+        }
+        count.max(1).min(limit)
+    }
+
     /// Does at most `limit` of the things that are due.
     pub(super) fn expire(&mut self, scope: &mut Scope, limit: u32) {
         for _ in 0..limit {
