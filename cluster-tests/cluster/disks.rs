@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use troupemq::mqtt::QoS;
 use troupemq::replica::ShardId;
 
-use super::upgrade::storage;
+use super::upgrade::{storage, votes_again};
 use crate::harness::client::{Client, Options, publish};
 use crate::harness::config::{Config, SHARDS};
 use crate::harness::node::Node;
@@ -293,6 +293,7 @@ async fn a_snapshot_interrupted_at_either_end_begins_anew_and_leaves_nothing() {
     trio.nodes[0].launch();
     wait::until("all serve", FILLS, || trio.nodes.iter().all(Node::is_up).then_some(()));
     wait::until("what was interrupted is deleted", SOON, || (keyspaces(&trio.nodes[2]) == clean).then_some(()));
+    votes_again(&trio.nodes[0], &trio.nodes[2].name);
     trio.nodes[1].kill();
     let mut late =
         wait::until_async("the node serves", SOON, async || Client::try_connect(trio.mqtt(2), &Options::v5("late")).await.ok())
