@@ -10,7 +10,7 @@ use troupemq::replica::ShardId;
 use troupemq::storage::{Mode, Storage};
 
 use super::disks::payload;
-use super::upgrade::storage;
+use super::upgrade::{storage, votes_again};
 use crate::harness::client::{Client, Options};
 use crate::harness::config::SHARDS;
 use crate::harness::node::Node;
@@ -222,6 +222,7 @@ async fn a_damaged_node_says_so_does_not_vote_on_it_and_is_filled_again_by_its_p
     let copies = same_states(&mut trio);
     println!("{copies} records on each node");
     trio.start_all();
+    votes_again(&trio.nodes[0], &trio.nodes[VICTIM].name);
     trio.nodes[0].kill();
     wait::until("two nodes serve", SOON, || trio.nodes[1..].iter().all(Node::is_up).then_some(()));
     finds_all(&trio, VICTIM, count).await;

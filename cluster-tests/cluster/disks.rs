@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use troupemq::mqtt::QoS;
 use troupemq::replica::ShardId;
 
-use super::upgrade::storage;
+use super::upgrade::{storage, votes_again};
 use crate::harness::client::{Client, Options, publish};
 use crate::harness::config::{Config, SHARDS};
 use crate::harness::node::Node;
@@ -252,15 +252,18 @@ fn keyspaces(node: &Node) -> usize {
 #[tokio::test]
 async fn a_snapshot_interrupted_at_either_end_begins_anew_and_leaves_nothing() {
     // In one shard, so that its log is cut by its size and a log alone does not fill the node.
-    const MESSAGES: usize = 400;
+    const MESSAGES: usize = 100;
+    const ROUNDS: usize = 4;
     let topics: Vec<String> =
         (0..).map(|n| format!("retained/{n}")).filter(|topic| ShardId::of(topic, SHARDS) == ShardId(0)).take(MESSAGES).collect();
     let mut trio = Trio::ready(Weight::Whole);
     let clean = keyspaces(&trio.nodes[2]);
     assert!(trio.nodes[2].stop().success());
     let mut publisher = Client::connect(trio.mqtt(0), &Options::v5("publisher")).await;
-    for (number, topic) in topics.iter().enumerate() {
-        publisher.publish_retained(topic, &payload(number), QoS::AtLeastOnce).await;
+    for _ in 0..ROUNDS {
+        for (number, topic) in topics.iter().enumerate() {
+            publisher.publish_retained(topic, &payload(number), QoS::AtLeastOnce).await;
+        }
     }
     let recovered = storage(&["recover", "--yes"], &trio.nodes[2]);
     assert_eq!(recovered.code, Some(0), "{recovered:?}");
@@ -288,9 +291,9 @@ async fn a_snapshot_interrupted_at_either_end_begins_anew_and_leaves_nothing() {
     trio.nodes[0].kill();
     tokio::time::sleep(Duration::from_secs(1)).await;
     trio.nodes[0].launch();
-    trio.wait_ready_one(0);
-    trio.nodes[2].wait_ready();
+    wait::until("all serve", FILLS, || trio.nodes.iter().all(Node::is_up).then_some(()));
     wait::until("what was interrupted is deleted", SOON, || (keyspaces(&trio.nodes[2]) == clean).then_some(()));
+    votes_again(&trio.nodes[0], &trio.nodes[2].name);
     trio.nodes[1].kill();
     let mut late =
         wait::until_async("the node serves", SOON, async || Client::try_connect(trio.mqtt(2), &Options::v5("late")).await.ok())

@@ -17,7 +17,7 @@ use crate::harness::permit::Weight;
 use crate::harness::roamer::Roamer;
 use crate::harness::script::{self, Finished};
 use crate::harness::trio::Trio;
-use crate::harness::{SOON, program, repository};
+use crate::harness::{SOON, program, repository, wait};
 
 /// A Will Delay Interval in seconds: longer than making the fixture takes, shorter than it is old when it is used.
 const WILL_DELAY_S: u32 = 20;
@@ -25,6 +25,7 @@ const LARGE_BYTES: usize = 1_500_000;
 const QUEUED: usize = 20;
 const WORK: usize = 10;
 const TOOL: Duration = Duration::from_secs(60);
+const VOTES_AGAIN: Duration = Duration::from_secs(60);
 
 fn fixture() -> PathBuf {
     repository().join("cluster-tests/fixtures/format-2")
@@ -189,6 +190,19 @@ fn unpack(node: &Node) {
 /// `troupemq storage ..` for a node that is stopped.
 pub(super) fn storage(arguments: &[&str], node: &Node) -> Finished {
     script::run(Command::new(program()).arg("storage").args(arguments).arg("--data").arg(node.data()), TOOL)
+}
+
+/// Waits until a node that was filled again is a voter of every group: until then the others alone make the majorities.
+pub(super) fn votes_again(asked: &Node, name: &str) {
+    wait::until(&format!("{name} votes again"), VOTES_AGAIN, || {
+        let finished =
+            script::run(Command::new(program()).args(["cluster", "status", "--json", "--data"]).arg(asked.data()), TOOL);
+        let status: serde_json::Value = serde_json::from_str(&finished.stdout).ok()?;
+        let groups = status["groups"].as_array()?;
+        let votes =
+            |group: &serde_json::Value| group["voters"].as_array().is_some_and(|all| all.iter().any(|voter| voter == name));
+        (!groups.is_empty() && groups.iter().all(votes)).then_some(())
+    });
 }
 
 #[track_caller]

@@ -29,7 +29,7 @@ pub enum StorageCommand {
     ///
     /// For a node that refuses its start because its data is damaged. The data is moved into a folder inside the directory and never deleted. The
     /// node stays who it is; when it is started it gets everything from the other nodes, and has no vote until it has. One node at a time: wait until
-    /// it is ready before another one. A cluster of one node has nobody to fill it.
+    /// `troupemq cluster status` shows it as a voter again before another one. A cluster of one node has nobody to fill it.
     #[command(after_long_help = RECOVER_EXAMPLES)]
     Recover(RecoverArgs),
 }

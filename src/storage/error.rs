@@ -51,7 +51,10 @@ impl StorageError {
         match error {
             Error::Io(source) | Error::Storage(LsmError::Io(source)) => Self::io(dir, source),
             Error::Locked => Self::Locked { path: dir.to_owned(), lock: dir.join("lock"), pid: "unknown".into() },
-            Error::Poisoned => Self::Poisoned(format!("{}: {doing}: an earlier write failed", dir.display())),
+            Error::Poisoned => Self::Poisoned(format!(
+                "{}: {doing}: an earlier write failed in the background (is there room on the disk?)",
+                dir.display()
+            )),
             Error::Storage(what) => Self::damaged(dir, doing, what.to_string()),
             Error::JournalRecovery(what) => Self::damaged(dir, doing, what.to_string()),
             Error::Unrecoverable | Error::InvalidTrailer | Error::InvalidTag(_) | Error::InvalidVersion(_) => {
