@@ -284,5 +284,5 @@ fn slow(delay: Duration) -> Quality {
 }
 
 fn last_panic(log: &str) -> String {
-    log.lines().filter(|line| line.contains("panicked")).next_back().unwrap_or_default().to_owned()
+    log.lines().rfind(|line| line.contains("panicked")).unwrap_or_default().to_owned()
 }

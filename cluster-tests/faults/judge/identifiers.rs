@@ -123,11 +123,9 @@ impl Receiving<'_> {
                         faults.push(Fault { rule, what: format!("{} got {} at {at_ms} ms: {what}", self.id, short(publish)) });
                     }
                 }
-                Passed::Received(Packet::Pubrel(ack)) => {
-                    if !self.pubrecs.contains(&ack.packet_id) {
-                        let what = format!("{} got PUBREL {} and never sent PUBREC, at {at_ms} ms", self.id, ack.packet_id.get());
-                        faults.push(Fault { rule: Rule::PacketIdentifier, what });
-                    }
+                Passed::Received(Packet::Pubrel(ack)) if !self.pubrecs.contains(&ack.packet_id) => {
+                    let what = format!("{} got PUBREL {} and never sent PUBREC, at {at_ms} ms", self.id, ack.packet_id.get());
+                    faults.push(Fault { rule: Rule::PacketIdentifier, what });
                 }
                 Passed::Sent(Packet::Pubrec(ack)) => {
                     self.pubrecs.insert(ack.packet_id);

@@ -183,7 +183,7 @@ fn a_group_loses_what_comes_to_none_of_its_members_and_gets_qos_2_once() {
 fn what_comes_more_often_than_it_was_sent_comes_twice() {
     let once = pair(QoS::ExactlyOnce).published_2("p", 2, "p/0", 1).delivered_2("s", 1, "p/0", 1);
     once.is_right();
-    once.clone().delivered_2("s", 1, "p/0", 2).breaks(Rule::Twice);
+    once.delivered_2("s", 1, "p/0", 2).breaks(Rule::Twice);
     // Again under the same identifier before PUBREL: the same message.
     let again = pair(QoS::ExactlyOnce)
         .published_2("p", 2, "p/0", 1)
@@ -269,7 +269,7 @@ fn session_present_says_what_there_is() {
     once.clone().connected("c", 2, false).breaks(Rule::SessionPresent);
     Story::default().connected("c", 1, true).breaks(Rule::SessionPresent);
     let clean = Options::v5("c");
-    once.clone().connected_as(&clean, 2, true).breaks(Rule::SessionPresent);
+    once.connected_as(&clean, 2, true).breaks(Rule::SessionPresent);
     // A CONNECT without an answer may have made a session.
     let unknown = Story::default().sent("c", 1, Options::v5("c").persistent().packet()).dropped("c", 1);
     unknown.clone().connected("c", 2, true).is_right();
@@ -347,7 +347,7 @@ fn a_will_comes_once_where_the_connection_did_not_end_with_disconnect() {
     let lived = Story::default().connected("w", 1, false).connected_as(&options, 2, false);
     let cut = lived.clone().dropped("c", 2);
     cut.clone().got("w", 1, will(1)).is_right();
-    cut.clone().breaks(Rule::WillMissing);
+    cut.breaks(Rule::WillMissing);
     cut.got("w", 1, will(1)).got("w", 1, will(2)).breaks(Rule::Will);
     let ended = lived.clone().sent("c", 2, goodbye());
     ended.is_right();
