@@ -21,7 +21,8 @@ pub trait StateStore: Send + Sync {
     fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError>;
     /// Flushes to the disk everything written so far: the log may be purged behind the `applied` read before this call.
     fn flush(&self) -> Result<(), StorageError>;
-    /// Gives back the room of what was deleted or replaced. Rewrites what is there, so it may take long; for quiet moments.
+    /// Gives back the room of what was deleted, where that is a good part of what is there. Rewrites the rest, so it may take long; for quiet
+    /// moments.
     fn compact(&self) -> Result<(), StorageError> {
         Ok(())
     }
