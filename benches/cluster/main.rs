@@ -37,6 +37,9 @@ use settings::Settings;
 /// What went wrong, in words for the person who started the bench.
 type Failure = Box<dyn Error + Send + Sync>;
 
+/// Measures with all programs, and reports.
+type Scene = fn(&Settings, &mut Report) -> Result<(), Failure>;
+
 const EXIT_CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
@@ -54,7 +57,7 @@ fn main() -> ExitCode {
 fn run(settings: &Settings) -> Result<(), Failure> {
     let began = Instant::now();
     let mut report = Report::new(settings);
-    let scenes: [(&str, fn(&Settings, &mut Report) -> Result<(), Failure>); 5] = [
+    let scenes: [(&str, Scene); 5] = [
         ("kill", failover::kill),
         ("silence", failover::silence),
         ("restart", restart::run),

@@ -4,7 +4,7 @@
 //! Under load the log is cut by its length (openraft) and its size (`ticker`), and the engine compacts as it writes. Both keep a reserve for
 //! followers that were away for a moment, which stays when the load ends: hundreds of MiB on the disk, tens in memory. Here the log is cut to what
 //! the last seconds brought while all members are alive and have it; while one is away, everything stays that the limits allow, so that it
-//! need not be sent the whole state. What was written once much of it was deleted or overwritten is compacted in a quiet moment.
+//! need not be sent the whole state. States of which much was deleted are compacted in a quiet moment, and so are logs that were cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const CUT_BYTES: u64 = 1024 * 1024;
 /// Less of one group between two looks is quiet.
 const QUIET_BYTES: u64 = 256 * 1024;
-/// So much must have been written since the last compaction.
+/// So much of all logs must have been cut since they were compacted last.
 const COMPACT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What was seen of one group; bytes are those of `Group::appended_bytes`.
@@ -28,8 +28,6 @@ struct Seen {
     applied: u64,
     /// When the log was cut last.
     cut_bytes: u64,
-    /// When the state was compacted last.
-    compacted_bytes: u64,
 }
 
 pub async fn run(node: Arc<Node>) {
@@ -51,11 +49,8 @@ pub async fn run(node: Arc<Node>) {
         if !quiet {
             continue;
         }
-        for (group, seen) in node.groups.iter().zip(&mut seen) {
-            if seen.bytes - seen.compacted_bytes >= COMPACT_BYTES {
-                seen.compacted_bytes = seen.bytes;
-                compact_state(&node, group).await;
-            }
+        for group in &node.groups {
+            compact_state(&node, group).await;
         }
         // The bytes of logs that were cut: what was appended since is still needed.
         let cut_bytes: u64 = seen.iter().map(|seen| seen.cut_bytes).sum();

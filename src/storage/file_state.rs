@@ -32,6 +32,8 @@ const RESERVED: &[u8] = &[0xFF; 8];
 const APPLIED_KEY: &[u8] = b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFFapplied";
 /// Of a key in a message, bytes.
 const KEY_LEN_SHOWN: usize = 64;
+/// Fewer deleted records are not worth a compaction.
+const DELETED_MIN: u64 = 64;
 
 /// The states of all groups.
 pub(super) struct FileStates {
@@ -52,6 +54,8 @@ struct Shared {
     receiving: Mutex<()>,
     #[cfg(test)]
     fail_next_sync: std::sync::atomic::AtomicBool,
+    /// Records deleted since the last compaction, by group.
+    deleted: Vec<AtomicU64>,
 }
 
 struct Flushed {
@@ -100,6 +104,7 @@ impl FileStates {
             })
             .collect::<Result<Vec<_>, StorageError>>()?;
         let shared = Shared {
+            deleted: groups.iter().map(|_| AtomicU64::new(0)).collect(),
             dir,
             sizes,
             health,
@@ -178,12 +183,17 @@ impl StateStore for FileState {
             records.insert(key, value);
         }
         let mut batch = engine.db.batch();
+        let mut deleted = 0;
         for (key, value) in records {
             match value {
                 Some(value) => put(&mut batch, &generation.keyspace, &key, &value),
-                None => batch.remove(&generation.keyspace, &*long_key::stored(&key).0),
+                None => {
+                    deleted += 1;
+                    batch.remove(&generation.keyspace, &*long_key::stored(&key).0);
+                }
             }
         }
+        self.deleted().fetch_add(deleted, Ordering::Relaxed);
         put(&mut batch, &generation.keyspace, APPLIED_KEY, &applied);
         self.shared.commit(batch, &self.place("write"))
     }
@@ -211,11 +221,24 @@ impl StateStore for FileState {
 
     fn compact(&self) -> Result<(), StorageError> {
         let (_, generation) = self.engine()?;
-        engine::compact(&generation.keyspace).map_err(|error| self.shared.engine_error(&self.place("compaction"), error))
+        let deleted = self.deleted().load(Ordering::Relaxed);
+        // Deleted ones count among those there, and so do the marks of their deletion.
+        let there = generation.keyspace.approximate_len() as u64;
+        if deleted < DELETED_MIN.max(there / 4) {
+            return Ok(());
+        }
+        engine::compact(&generation.keyspace).map_err(|error| self.shared.engine_error(&self.place("compaction"), error))?;
+        self.deleted().fetch_sub(deleted, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 impl FileState {
+    fn deleted(&self) -> &AtomicU64 {
+        static NONE: AtomicU64 = AtomicU64::new(0);
+        self.shared.deleted.get(usize::from(self.group)).unwrap_or(&NONE)
+    }
+
     fn engine(&self) -> Result<(Engine, Generation), StorageError> {
         let engine = self.shared.engine()?;
         let generation = engine.groups.get(usize::from(self.group)).cloned().ok_or_else(closed)?;

@@ -33,7 +33,8 @@ pub trait StateStore: Reads {
     fn receive(&self) -> Result<Box<dyn Incoming>, StorageError>;
     /// Flushes to the disk everything written so far: the log may be purged behind the `applied` read before this call.
     fn flush(&self) -> Result<(), StorageError>;
-    /// Gives back the room of what was deleted or replaced. Rewrites what is there, so it may take long; for quiet moments.
+    /// Gives back the room of what was deleted, where that is a good part of what is there. Rewrites the rest, so it may take long; for quiet
+    /// moments.
     fn compact(&self) -> Result<(), StorageError> {
         Ok(())
     }
