@@ -105,7 +105,8 @@ async fn a_node_leaves_and_a_dead_one_is_forgotten() {
     wait_three_vote(&trio.nodes[0]);
 
     trio.nodes[1].kill();
-    wait::until("the death is noticed", SOON, || (alive(&trio.nodes[0]) == 2 && trio.nodes[0].is_up()).then_some(()));
+    let noticed = |node: &Node| alive(node) == 2 && node.is_up();
+    wait::until("the death is noticed", SOON, || (noticed(&trio.nodes[0]) && noticed(&trio.nodes[2])).then_some(()));
     let needed = trio.nodes[2].admin(&["leave"]);
     assert_eq!(needed.code, Some(1), "{needed:?}");
     assert!(needed.stderr.contains("no majority, so the cluster would stop"), "{needed:?}");

@@ -182,7 +182,7 @@ async fn nobody_leaves_who_is_needed_for_a_majority() {
     let dead = nodes.pop().unwrap();
     let dead_id = dead.cluster.node();
     drop(dead);
-    let declared = || !nodes[0].cluster.peers().contains(&dead_id);
+    let declared = || nodes.iter().all(|node| !node.cluster.peers().contains(&dead_id));
     wait_for("death", declared, String::new).await;
     nodes[0].ready().await;
     nodes[1].ready().await;
