@@ -133,7 +133,8 @@ async fn wait_voters(node: &Node, count: usize) {
         let groups = status["groups"].as_array()?;
         let voters = |group: &serde_json::Value| group["voters"].as_array().map(Vec::len);
         let learners = |group: &serde_json::Value| group["learners"].as_array().map(Vec::len);
-        let right = groups.iter().all(|group| voters(group) == Some(count) && learners(group) == Some(0));
+        let right =
+            groups.iter().all(|group| voters(group) == Some(count) && learners(group) == Some(0) && group["changing"] == false);
         let members = status["members"].as_array().is_some_and(|members| members.len() == count);
         (right && members && !groups.is_empty()).then_some(())
     };

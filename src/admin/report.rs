@@ -67,4 +67,6 @@ pub struct GroupReport {
     pub applied_index: u64,
     /// Entries committed, as far as this node knows, and not applied here.
     pub lag: u64,
+    /// A change of its members is under way: what `voters` says is not agreed on yet.
+    pub changing: bool,
 }

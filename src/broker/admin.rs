@@ -85,6 +85,7 @@ impl Handler for NodeAdmin {
                     last_log_index: group.last_log_index,
                     applied_index: group.applied_index,
                     lag: group.lag,
+                    changing: group.changing,
                 })
                 .collect(),
             warnings: self.cluster.warnings(),
@@ -111,7 +112,7 @@ impl Handler for NodeAdmin {
             let told = progress.changes();
             let Ok(_alone) = self.leaving.try_lock() else { return Err("this node is on its way out already".to_owned()) };
             // Before anything is changed.
-            self.cluster.check_leave().map_err(|error| error.to_string())?;
+            self.cluster.check_leave().await.map_err(|error| error.to_string())?;
             told("closes listeners and clients".to_owned());
             self.close_clients().await;
             self.cluster.leave(&told).await.map_err(|error| error.to_string())?;

@@ -183,7 +183,8 @@ fn state(member: &MemberReport) -> &'static str {
 
 fn replicas(group: &GroupReport) -> String {
     let voters = group.voters.join(",");
-    if group.learners.is_empty() { voters } else { format!("{voters} ({})", group.learners.join(",")) }
+    let all = if group.learners.is_empty() { voters } else { format!("{voters} ({})", group.learners.join(",")) };
+    if group.changing { format!("{all}, changing") } else { all }
 }
 
 fn columns<const N: usize>(out: &mut String, head: [&str; N], rows: impl Iterator<Item = [String; N]>) {

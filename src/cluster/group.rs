@@ -79,7 +79,7 @@ pub struct Group {
     /// Rung when another leader than before is heard.
     heard_bell: Notify,
     /// Whether this replica may vote: not while an emptied data directory is being filled again.
-    may_vote: AtomicBool,
+    may_vote: Arc<AtomicBool>,
     /// The index from which on a replica that came without data counts, by its leader's word; 0 = not told yet.
     counts_from: AtomicU64,
     /// A change of membership is under way.
@@ -118,6 +118,7 @@ impl Group {
         machine: Arc<dyn Machine>,
     ) -> Result<Arc<Self>, ClusterError> {
         let node = network.node;
+        let may_vote = Arc::clone(&network.may_vote);
         let lease_ms = config.election_timeout_max;
         let transfers = Transfers::new(index, Arc::clone(&state));
         let log = RaftLog::new(log);
@@ -141,7 +142,7 @@ impl Group {
             view: watch::Sender::new(view),
             heard: Mutex::default(),
             heard_bell: Notify::new(),
-            may_vote: AtomicBool::new(true),
+            may_vote,
             counts_from: AtomicU64::new(0),
             changing: Arc::default(),
             lease_ms,
@@ -161,10 +162,10 @@ impl Group {
         self.view.subscribe()
     }
 
-    /// A replica without a vote neither grants one nor stands for election, where it would have its own.
+    /// A replica without a vote neither grants one nor stands for election: there it would have its own. (openraft's switch for elections is not
+    /// used for it: others turn it for reasons of theirs.)
     pub fn set_may_vote(&self, may: bool) {
         self.may_vote.store(may, Ordering::Relaxed);
-        self.raft.runtime_config().elect(may);
     }
 
     pub fn may_vote(&self) -> bool {
@@ -243,7 +244,7 @@ impl Group {
 
     /// Executes a peer's call.
     pub async fn execute(&self, from: NodeId, request: Request) -> Response {
-        if matches!(request, Request::Vote(_) | Request::PreVote(_)) && !self.may_vote() {
+        if request.is_for_election() && !self.may_vote() {
             return Response::Refused("this replica lost its data and is being filled again".to_owned());
         }
         let chunk = matches!(request, Request::SnapshotChunk { .. });
@@ -402,6 +403,7 @@ impl Group {
             voters: metrics.membership_config.voter_ids().collect(),
             learners: metrics.membership_config.membership().learner_ids().collect(),
             lag: self.lag(),
+            changing: metrics.membership_config.membership().get_joint_config().len() > 1 || self.settled_membership().is_none(),
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct GroupStatus {
     pub learners: Vec<NodeId>,
     /// Committed entries, as far as this node knows, that its replica has not applied.
     pub lag: u64,
+    /// A change of its members is under way: what `voters` says is not agreed on yet.
+    pub changing: bool,
 }
 
 /// A member: what `meta` says of it, and what this node sees.
@@ -313,9 +315,9 @@ impl Cluster {
         removal::remove(&self.inner.node, node, told).await
     }
 
-    /// Whether this node can leave without the others losing their majority.
-    pub fn check_leave(&self) -> Result<(), LeaveError> {
-        leaving::check(&self.inner.node)
+    /// Whether this node can leave without the others losing their majority; a leader that is missing is waited for, for a while.
+    pub async fn check_leave(&self) -> Result<(), LeaveError> {
+        leaving::wait_check(&self.inner.node).await
     }
 
     /// This node, which has no clients any more, leaves for good; on success the process is to end.

@@ -21,6 +21,7 @@ use super::removal::in_reach;
 const AGAIN: Duration = Duration::from_millis(500);
 const HAND_OVER: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(60);
+const LEADER_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a node does not leave, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +56,7 @@ pub enum LeaveError {
 }
 
 /// Whether the others can go on without this node. Nothing is changed.
-pub fn check(node: &Node) -> Result<(), LeaveError> {
+fn check(node: &Node) -> Result<(), LeaveError> {
     if node.cluster_id().is_none() {
         return Err(LeaveError::NoCluster);
     }
@@ -63,6 +64,17 @@ pub fn check(node: &Node) -> Result<(), LeaveError> {
         return Err(LeaveError::Alone);
     }
     node.groups.iter().try_for_each(|group| check_group(node, group))
+}
+
+/// The same; between two leaders there is none for a moment.
+pub async fn wait_check(node: &Node) -> Result<(), LeaveError> {
+    let until = Instant::now() + LEADER_WAIT;
+    loop {
+        match check(node) {
+            Err(LeaveError::Leaderless { .. }) if Instant::now() < until => tokio::time::sleep(AGAIN / 5).await,
+            checked => return checked,
+        }
+    }
 }
 
 fn check_group(node: &Node, group: &Group) -> Result<(), LeaveError> {
@@ -91,7 +103,7 @@ fn check_group(node: &Node, group: &Group) -> Result<(), LeaveError> {
 
 /// Leaves. The node has no clients any more. Resolves when it is no member, and its data directory says so.
 pub async fn leave(node: &Arc<Node>, told: impl Fn(String)) -> Result<(), LeaveError> {
-    check(node)?;
+    wait_check(node).await?;
     let removed = depart(node, &told).await;
     if let Err(error) = removed {
         node.operator.set_leaving(false);

@@ -115,7 +115,11 @@ impl Node {
             transport.set_versions(VERSION_MIN, settings.protocol.max);
         }
         let config = raft_config(&settings)?;
-        let network = |group| Network { transport: transport.clone(), node: id, group };
+        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot (see `membership`).
+        let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
+        let may_vote = was_there || identity.promised_to.is_some() || transport.is_none();
+        let network =
+            |group| Network { transport: transport.clone(), node: id, group, may_vote: Arc::new(AtomicBool::new(may_vote)) };
         let meta_store = storage.state(META_GROUP)?;
         let meta = Meta::load(meta_store.as_ref())?;
         let machine: Arc<dyn Machine> = Arc::clone(&meta) as _;
@@ -145,11 +149,6 @@ impl Node {
             shards.push(shard);
             proposers.push(proposer);
         }
-        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot (see `membership`).
-        let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
-        let may_vote = was_there || identity.promised_to.is_some() || transport.is_none();
-        groups.iter().for_each(|group| group.set_may_vote(may_vote));
-
         let (controls, control_queue) = mpsc::channel(CONTROLS_MAX);
         let node = Arc::new(Self {
             id,

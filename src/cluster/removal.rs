@@ -17,6 +17,8 @@ use super::node::{Node, members};
 /// Between two attempts; leaders may change meanwhile.
 const AGAIN: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// A node that fell silent is declared dead within this.
+const DECLARED: Duration = Duration::from_secs(10);
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a node is not removed.
@@ -34,6 +36,7 @@ pub enum RemoveError {
 /// Removes a stopped node from all groups, then from `meta`. Asked for again it goes on where it stopped. No majority is lost by it: the others
 /// have one, or nothing is removed.
 pub async fn remove(node: &Arc<Node>, id: NodeId, told: impl Fn(String)) -> Result<(), RemoveError> {
+    wait_declared(node, id).await;
     match node.meta.member(id) {
         None if !is_anywhere(node, id) => return Err(RemoveError::NotAMember),
         // It is about to join, or somebody's leftover.
@@ -62,6 +65,14 @@ pub async fn remove(node: &Arc<Node>, id: NodeId, told: impl Fn(String)) -> Resu
         }
     }
     Err(RemoveError::Timeout(missing(node, id)))
+}
+
+/// A node that ended a moment ago is not declared dead yet.
+async fn wait_declared(node: &Node, id: NodeId) {
+    let until = Instant::now() + DECLARED;
+    while node.meta.member(id).is_some_and(|member| member.alive) && !node.hears(id) && Instant::now() < until {
+        tokio::time::sleep(AGAIN / 5).await;
+    }
 }
 
 /// Whether some group has it as a member.

@@ -1,7 +1,7 @@
 //! openraft's network over the peer transport.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -43,6 +43,8 @@ pub struct Network {
     pub transport: Option<Arc<Transport>>,
     pub node: NodeId,
     pub group: u16,
+    /// See `Group::set_may_vote`.
+    pub may_vote: Arc<AtomicBool>,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -52,7 +54,8 @@ impl RaftNetworkFactory<TypeConfig> for Network {
         if let Some(transport) = &self.transport {
             transport.ensure_peer(&node.name, &node.address);
         }
-        Caller { transport: self.transport.clone(), node: self.node, group: self.group, target }
+        let may_vote = Arc::clone(&self.may_vote);
+        Caller { transport: self.transport.clone(), node: self.node, group: self.group, target, may_vote }
     }
 }
 
@@ -62,10 +65,14 @@ pub struct Caller {
     node: NodeId,
     group: u16,
     target: NodeId,
+    may_vote: Arc<AtomicBool>,
 }
 
 impl Caller {
     async fn call(&self, kind: RPCTypes, request: Request, timeout: Duration) -> Result<Response, RPCError<TypeConfig>> {
+        if request.is_for_election() && !self.may_vote.load(Ordering::Relaxed) {
+            return Err(Unreachable::from_string("this replica has no vote: it does not stand for election").into());
+        }
         let Some(transport) = &self.transport else {
             return Err(Unreachable::from_string("no peer transport").into());
         };

@@ -36,6 +36,12 @@ pub enum Request {
     },
 }
 
+impl Request {
+    pub fn is_for_election(&self) -> bool {
+        matches!(self, Self::Vote(_) | Self::PreVote(_))
+    }
+}
+
 /// Keys and values as runs of bytes: the same encoding as number by number, and many times faster.
 mod raw_records {
     use bytes::Bytes;
