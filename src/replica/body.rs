@@ -103,7 +103,9 @@ impl Content {
 
 /// Bodies on disk whose bytes are in memory for as long as a message has them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Living(Arc<Mutex<HashMap<BodyId, Weak<Vec<u8>>, RandomState>>>);
+pub(super) struct Living(Arc<Mutex<Held>>);
+
+type Held = HashMap<BodyId, Weak<Vec<u8>>, RandomState>;
 
 impl Living {
     pub(super) fn get(&self, id: BodyId) -> Option<Bytes> {
