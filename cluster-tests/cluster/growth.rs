@@ -112,6 +112,8 @@ fn nodes(home: &std::path::Path) -> Vec<Node> {
                 all_ports: cluster_ports[index.saturating_sub(1)..=index].to_vec(),
                 secret: SECRET.to_owned(),
                 shards: SHARDS,
+                external_port: None,
+                more: String::new(),
             };
             let config = Config {
                 mqtt_port: ports::reserve(),
