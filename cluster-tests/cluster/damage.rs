@@ -48,7 +48,7 @@ async fn finds_all(trio: &Trio, node: usize, count: usize) {
     }
     assert_eq!(retained.len(), count.min(50));
     assert!(retained.values().all(|number| number + 50 >= count), "{retained:?}");
-    let mut holder = Client::connect(trio.mqtt(node), &holder().manual_ack().receive_maximum(u16::MAX)).await;
+    let mut holder = Client::connect(trio.mqtt(node), &holder()).await;
     assert!(holder.session_present());
     for number in 0..count {
         assert_eq!(holder.text().await, number.to_string());
