@@ -147,7 +147,9 @@ fn dns(cluster: &View<'_>, env: &dyn Fn(&str) -> Option<String>) -> Option<DnsSe
     let is_name = |address: &String| {
         address.len() <= NAME_LEN_MAX && address.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     };
-    if !address.as_ref().is_some_and(is_name) {
+    // One that is written wrongly was told by `word`.
+    let told = address.is_none() && extension.at("address").exists();
+    if !told && !address.as_ref().is_some_and(is_name) {
         let found = address.as_ref().map_or_else(|| "no name to resolve".to_owned(), |address| quote(address));
         extension.error(format!(
             "found {found}; allowed: a DNS name whose addresses are the nodes, such as that of a headless service; write it in <address>, or set \

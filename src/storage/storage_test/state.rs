@@ -60,19 +60,19 @@ fn records_are_found_by_key_and_by_range_as_they_are_now() {
         state.write(vec![(b"b1".to_vec(), None)], Vec::new()).unwrap();
         assert_eq!((state.get(b"b1").unwrap(), range("b", "b2", 9)), (None, vec!["b".to_owned(), "b2".to_owned()]));
         let mut incoming = state.receive().unwrap();
-        incoming.write(vec![pair("b", "other")]).unwrap();
+        incoming.write(vec![pair("b", "b"), pair("d", "d")]).unwrap();
         let reads = incoming.reads();
-        assert_eq!((reads.get(b"b").unwrap(), reads.get(b"c").unwrap()), (Some(b"other".to_vec()), None), "what was received");
+        assert_eq!((reads.get(b"d").unwrap(), reads.get(b"c").unwrap()), (Some(b"d".to_vec()), None), "what was received");
         let mut seen = Vec::new();
         let visit = &mut |key: &[u8], _: &[u8]| {
             seen.push(key.to_vec());
             true
         };
         reads.range(b"a", b"z", visit).unwrap();
-        assert_eq!((seen, state.get(b"b").unwrap()), (vec![b"b".to_vec()], Some(b"b".to_vec())), "the present state is as before");
+        assert_eq!((seen, state.get(b"d").unwrap()), (vec![b"b".to_vec(), b"d".to_vec()], None), "the present state is as before");
         incoming.make_current(Vec::new()).unwrap();
-        assert_eq!(state.get(b"b").unwrap(), Some(b"other".to_vec()));
-        assert_eq!((range("a", "z", 9), state.get(b"c").unwrap()), (vec!["b".to_owned()], None));
+        assert_eq!(state.get(b"d").unwrap(), Some(b"d".to_vec()));
+        assert_eq!((range("a", "z", 9), state.get(b"c").unwrap()), (vec!["b".to_owned(), "d".to_owned()], None));
     });
 }
 
