@@ -28,6 +28,7 @@ mod rate_limit;
 mod removal;
 pub mod settings;
 mod shard;
+mod shard_clock;
 mod submit;
 mod succession;
 mod ticker;
