@@ -6,6 +6,7 @@ mod balancer;
 pub mod clock;
 mod control;
 mod drain;
+mod emptied;
 mod failure_detector;
 mod founding;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -44,6 +45,7 @@ pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
 pub use settings::{ClusterSettings, Dns};
+pub use submit::Lane;
 pub use versions::Protocol;
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ fn submit(
     done: impl FnOnce(&mut InHand) + Send + 'static,
 ) {
     let Some(group) = node.group_of(shard.id) else { return };
-    let submitted = shard.submitter.submit(command, &group.view());
+    let submitted = shard.submitter.submit(command, &group.view(), None);
     let in_hand = Arc::clone(in_hand);
     tokio::spawn(async move {
         if let Ok(outcome) = submitted {
