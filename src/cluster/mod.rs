@@ -6,6 +6,7 @@ mod balancer;
 pub mod clock;
 mod control;
 mod drain;
+mod emptied;
 mod failure_detector;
 mod founding;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -28,6 +29,7 @@ mod rate_limit;
 mod removal;
 pub mod settings;
 mod shard;
+mod shard_clock;
 mod submit;
 mod succession;
 mod ticker;
@@ -43,6 +45,7 @@ pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
 pub use settings::{ClusterSettings, Dns};
+pub use submit::Lane;
 pub use versions::Protocol;
 
 #[cfg(test)]
