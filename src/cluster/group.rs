@@ -13,6 +13,7 @@ use openraft::{Config, Instant, RaftMetrics, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::replica::{NodeId, ShardId};
 use crate::storage::{LogStore, StateStore};
@@ -269,8 +270,8 @@ impl Group {
         response
     }
 
-    /// Keeps the view of the leader up to date and tells each change of `leads`, until the group stops.
-    pub async fn watch_leader(self: Arc<Self>, changed: impl Fn(bool) + Send + 'static) {
+    /// Keeps the view of the leader up to date and tells each change of `leads`, until the group or its node stops.
+    pub async fn watch_leader(self: Arc<Self>, cancel: CancellationToken, changed: impl Fn(bool) + Send + 'static) {
         use openraft::async_runtime::watch::WatchReceiver;
         let mut metrics = self.raft.metrics();
         let mut led = false;
@@ -287,11 +288,13 @@ impl Group {
                 led = view.leads;
                 changed(led);
             }
-            let looked = tokio::select! {
-                looked = timeout(LOOK, metrics.changed()) => looked,
-                () = self.heard_bell.notified() => continue,
+            let is_over = tokio::select! {
+                looked = timeout(LOOK, metrics.changed()) => matches!(looked, Ok(Err(_))),
+                () = self.heard_bell.notified() => false,
+                // What holds the group keeps it running.
+                () = cancel.cancelled() => true,
             };
-            if let Ok(Err(_)) = looked {
+            if is_over {
                 self.view.send_replace(LeaderView { leader: None, leads: false, caught_up: false, reachable: false, ..view });
                 if led {
                     changed(false);
