@@ -198,6 +198,11 @@ impl Group {
         metrics.last_applied.is_some_and(|applied| applied.index() >= index).then_some(index)
     }
 
+    /// Whether two sets of voters decide: a change of membership has had its first step only.
+    pub fn is_half_changed(&self) -> bool {
+        self.metrics().membership_config.membership().get_joint_config().len() > 1
+    }
+
     pub fn applied_index(&self) -> u64 {
         self.metrics().last_applied.map_or(0, |id| id.index())
     }
@@ -406,7 +411,7 @@ impl Group {
             voters: metrics.membership_config.voter_ids().collect(),
             learners: metrics.membership_config.membership().learner_ids().collect(),
             lag: self.lag(),
-            changing: metrics.membership_config.membership().get_joint_config().len() > 1 || self.settled_membership().is_none(),
+            changing: self.is_half_changed() || self.settled_membership().is_none(),
         }
     }
 }
