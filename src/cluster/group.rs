@@ -13,6 +13,7 @@ use openraft::{Config, Instant, RaftMetrics, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::replica::{NodeId, ShardId};
 use crate::storage::{LogStore, StateStore};
@@ -217,6 +218,11 @@ impl Group {
         metrics.last_applied.is_some_and(|applied| applied.index() >= index).then_some(index)
     }
 
+    /// Whether two sets of voters decide: a change of membership has had its first step only.
+    pub fn is_half_changed(&self) -> bool {
+        self.metrics().membership_config.membership().get_joint_config().len() > 1
+    }
+
     pub fn applied_index(&self) -> u64 {
         self.metrics().last_applied.map_or(0, |id| id.index())
     }
@@ -295,8 +301,8 @@ impl Group {
         response
     }
 
-    /// Keeps the view of the leader up to date and tells each change of `leads`, until the group stops.
-    pub async fn watch_leader(self: Arc<Self>, changed: impl Fn(bool) + Send + 'static) {
+    /// Keeps the view of the leader up to date and tells each change of `leads`, until the group or its node stops.
+    pub async fn watch_leader(self: Arc<Self>, cancel: CancellationToken, changed: impl Fn(bool) + Send + 'static) {
         use openraft::async_runtime::watch::WatchReceiver;
         let mut metrics = self.raft.metrics();
         let mut led = false;
@@ -313,11 +319,13 @@ impl Group {
                 led = view.leads;
                 changed(led);
             }
-            let looked = tokio::select! {
-                looked = timeout(LOOK, metrics.changed()) => looked,
-                () = self.heard_bell.notified() => continue,
+            let is_over = tokio::select! {
+                looked = timeout(LOOK, metrics.changed()) => matches!(looked, Ok(Err(_))),
+                () = self.heard_bell.notified() => false,
+                // What holds the group keeps it running.
+                () = cancel.cancelled() => true,
             };
-            if let Ok(Err(_)) = looked {
+            if is_over {
                 self.view.send_replace(LeaderView { leader: None, leads: false, caught_up: false, reachable: false, ..view });
                 if led {
                     changed(false);
@@ -429,7 +437,7 @@ impl Group {
             voters: metrics.membership_config.voter_ids().collect(),
             learners: metrics.membership_config.membership().learner_ids().collect(),
             lag: self.lag(),
-            changing: metrics.membership_config.membership().get_joint_config().len() > 1 || self.settled_membership().is_none(),
+            changing: self.is_half_changed() || self.settled_membership().is_none(),
         }
     }
 }

@@ -82,6 +82,7 @@ pub async fn keep_member(node: Arc<Node>) {
         }
         ask_to_join(&node);
         allow_votes(&node).await;
+        finish_changes(&node);
         if !node.is_established() && node.meta_group().view().reachable {
             let member = Member {
                 name: node.settings.node_name.clone(),
@@ -361,6 +362,24 @@ fn admit(node: &Arc<Node>, from: NodeId, peer: PeerNode, empty: Option<Empty>) {
             let changed = timeout(CHANGE_TIMEOUT, admit_to(&group, from, peer, is_empty, &placed)).await;
             if let Ok(Err(error)) = changed {
                 tracing::debug!(group = group.index, error, "a member was not added");
+            }
+            drop(change);
+        });
+    }
+}
+
+/// Does the second step of changes of membership in the groups this node leads, where whoever did the first is gone or gave up. Until then
+/// nothing is agreed on without a majority both of the voters before the change and of those after it.
+fn finish_changes(node: &Node) {
+    for group in node.groups.iter().filter(|group| group.view().leads && group.is_half_changed()) {
+        let Some(change) = group.begin_change() else { continue };
+        let group = Arc::clone(group);
+        tokio::spawn(async move {
+            tracing::info!(group = group.index, "finishes a change of members that was left half done");
+            let finish = ChangeMembers::AddVoterIds(BTreeSet::new());
+            let changed = timeout(CHANGE_TIMEOUT, group.raft.change_membership(finish, true)).await;
+            if let Ok(Err(error)) = changed {
+                tracing::debug!(group = group.index, %error, "a change of members was not finished");
             }
             drop(change);
         });

@@ -195,7 +195,7 @@ impl Node {
                     shard.set_leads(leads);
                 }
             };
-            tokio::spawn(Arc::clone(group).watch_leader(told));
+            tokio::spawn(Arc::clone(group).watch_leader(self.cancel.clone(), told));
         }
         for (shard, proposer) in self.shards.iter().zip(&self.proposers) {
             let Some(group) = self.group_of(shard.id) else { continue };
