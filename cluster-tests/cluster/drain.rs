@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,7 +24,18 @@ const WINDOW: usize = 8;
 
 fn admin(node: &Node, command: &str) -> Output {
     let mut asked = Command::new(program());
-    asked.args(["cluster", command, "--data"]).arg(node.data()).output().expect("the program runs")
+    asked.args(["cluster", command, "--data"]).arg(node.data()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut asking = asked.spawn().expect("the program runs");
+    // It waits for as long as it takes; the test does not.
+    let until = Instant::now() + SOON * 2;
+    while asking.try_wait().expect("a child").is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = asking.try_wait().expect("a child").is_some();
+    let _ = asking.kill();
+    let output = asking.wait_with_output().expect("what it said");
+    assert!(ended, "{command} does not end: {output:?}");
+    output
 }
 
 fn done(node: &Node, command: &str) -> String {
@@ -134,12 +145,17 @@ async fn clients_of_a_node_that_stops_are_told_and_resume_elsewhere_at_once() {
     watcher.subscribe(events::FILTER, QoS::AtLeastOnce).await;
     events::effective(&mut watcher, &trio.all_mqtt()).await;
     let will = |id: &str| Options::v5(id).persistent().will(&format!("wills/{id}"), "gone", 0);
-    let mut told = Vec::new();
+    let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let options = will(&format!("t-{number}"));
         let mut client = Client::connect(trio.mqtt(0), &options).await;
         client.subscribe("wills/none", QoS::AtLeastOnce).await;
-        let address = trio.mqtt(1 + number % 2);
+        clients.push((client, options, trio.mqtt(1 + number % 2)));
+    }
+    events::expect(&mut watcher, "t-", CLIENTS).await;
+    // Only now, since they do not wait for their end for ever.
+    let mut told = Vec::new();
+    for (mut client, options, address) in clients {
         told.push(tokio::spawn(async move {
             let code = client.closed().await;
             let begun = Instant::now();
@@ -147,7 +163,6 @@ async fn clients_of_a_node_that_stops_are_told_and_resume_elsewhere_at_once() {
             (code, resumed.session_present(), begun.elapsed(), resumed)
         }));
     }
-    events::expect(&mut watcher, "t-", CLIENTS).await;
     let begun = Instant::now();
     trio.nodes[0].terminate();
     let (mut gaps, mut resumed) = (Vec::new(), Vec::new());

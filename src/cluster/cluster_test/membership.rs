@@ -1,7 +1,10 @@
 //! Nodes that come, move, lose their disk and leave.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+use openraft::ChangeMembers;
 
 use crate::cluster::clock::wall_ms;
 use crate::cluster::{ClusterSettings, LeaveError, RemoveError, node_id};
@@ -105,6 +108,40 @@ async fn an_operator_can_give_up_what_only_lost_disks_held() {
     empty.retain("after").await;
     assert_eq!(empty.retained(), 1);
     wait_for("votes", || empty.cluster.accept_loss().is_empty(), String::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_members_left_half_done_is_finished_by_whoever_leads() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    let leads = |node: &TestNode| node.cluster.leads(ShardId(0));
+    wait_for("a leader", || nodes.iter().any(leads), String::new).await;
+    let leader = nodes.iter().position(leads).unwrap();
+    let removed = nodes[(leader + 1) % 3].cluster.node();
+    let group = Arc::clone(&nodes[leader].cluster.groups()[1]);
+    let raft = group.raft.clone();
+    // As where the process that leads ends between the two steps.
+    let remove = ChangeMembers::RemoveVoters([removed].into());
+    let half = tokio::spawn(async move { raft.change_membership(remove, true).await.map(drop) });
+    while !group.is_half_changed() {
+        assert!(!half.is_finished(), "the second step was faster");
+        tokio::task::yield_now().await;
+    }
+    half.abort();
+    assert!(half.await.unwrap_err().is_cancelled());
+    drop(group);
+
+    // The one that was removed asks for its vote, and gets it when the change is through.
+    for node in &nodes {
+        wait_voters(node, 3).await;
+    }
+    drop(nodes.remove(leader));
+    for node in &nodes {
+        node.ready().await;
+        node.retain("one of three may be lost").await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
