@@ -26,6 +26,9 @@ struct Seen {
     /// At the last look, and the last entry applied then.
     bytes: u64,
     applied: u64,
+    /// The entry that the log is being cut up to, and the bytes when it had been applied. It stays the same until that is done: where a few
+    /// entries come all the time, the last one applied would always be ahead of the cut.
+    cutting: Option<(u64, u64)>,
     /// When the log was cut last.
     cut_bytes: u64,
 }
@@ -40,8 +43,11 @@ pub async fn run(node: Arc<Node>) {
         for (group, seen) in node.groups.iter().zip(&mut seen) {
             let bytes = group.appended_bytes();
             quiet &= bytes - seen.bytes < QUIET_BYTES;
-            if all_here && bytes - seen.cut_bytes >= CUT_BYTES && group.cut_log(seen.applied).await {
-                seen.cut_bytes = seen.bytes;
+            if all_here && (seen.cutting.is_some() || bytes - seen.cut_bytes >= CUT_BYTES) {
+                let (through, at_bytes) = *seen.cutting.get_or_insert((seen.applied, seen.bytes));
+                if group.cut_log(through).await {
+                    (seen.cut_bytes, seen.cutting) = (at_bytes, None);
+                }
             }
             seen.bytes = bytes;
             seen.applied = group.applied_index();

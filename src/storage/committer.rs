@@ -75,6 +75,10 @@ pub(super) enum Change {
         vote: Bytes,
         done: Done,
     },
+    /// A batch with its number only.
+    Number {
+        done: Done,
+    },
 }
 
 pub(super) type Done = SyncSender<Result<(), StorageError>>;
@@ -222,6 +226,7 @@ fn write(
                 }
             }
             Change::Vote { vote, .. } => batch.put(vote_key(group.id), vote),
+            Change::Number { .. } => {}
         }
     }
     batch.flush()
@@ -238,7 +243,9 @@ fn finish(group: &Group, change: Change, result: Result<(), StorageError>, tail_
             }
         }
         // A caller that went away does not need to know.
-        Change::Truncate { done, .. } | Change::Purge { done, .. } | Change::Vote { done, .. } => drop(done.send(result)),
+        Change::Truncate { done, .. } | Change::Purge { done, .. } | Change::Vote { done, .. } | Change::Number { done } => {
+            drop(done.send(result));
+        }
     }
 }
 

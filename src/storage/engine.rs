@@ -70,10 +70,18 @@ pub(super) fn keyspace(db: &Database, dir: &Path, name: &str, sizes: Sizes, may_
 }
 
 /// Writes the memtable out and merges all tables into as few as possible, without what was deleted or replaced. The engine's own compactions
-/// wait for more to be written: what is deleted last would stay on the disk for as long as it is quiet.
+/// wait for more to be written: what is deleted last would stay on the disk for as long as it is quiet. The files of what was replaced stay
+/// until `forget_replaced`.
 pub(super) fn compact(keyspace: &Keyspace) -> Result<(), fjall::Error> {
     keyspace.rotate_memtable_and_wait()?;
     keyspace.major_compact()
+}
+
+/// Lets go of the tables that compactions replaced, those of all keyspaces of the database. For whoever still reads, the engine keeps the
+/// version before a compaction, and looks for what nobody reads any more only when a memtable is written out: in a quiet database, never.
+/// Something must have been written to `keyspace` since the compaction.
+pub(super) fn forget_replaced(keyspace: &Keyspace) -> Result<(), fjall::Error> {
+    keyspace.rotate_memtable_and_wait()
 }
 
 /// The engine takes a directory without its `version` for a new one, and removes a keyspace without its `current`.

@@ -82,8 +82,15 @@ impl FileLogs {
 
     /// Gives back the room of purged entries.
     pub(super) fn compact(&self) -> Result<(), StorageError> {
-        let engine = self.shared.engine()?;
-        engine::compact(&engine.keyspace).map_err(|error| StorageError::engine(&self.shared.dir, "compaction", error))
+        let failed = |error| StorageError::engine(&self.shared.dir, "compaction", error);
+        let keyspace = self.shared.engine()?.keyspace;
+        engine::compact(&keyspace).map_err(failed)?;
+        // Something newer than what was compacted, in the one sequence of batches.
+        let Some(group) = self.groups.first() else { return Ok(()) };
+        let (done, wait) = committer::done();
+        self.shared.submit(group, Change::Number { done })?;
+        wait.recv().unwrap_or_else(|_| Err(committer::closed()))?;
+        engine::forget_replaced(&keyspace).map_err(failed)
     }
 
     /// Writes what is pending and closes the database. Returns the number of the last batch, `None` if a write failed.

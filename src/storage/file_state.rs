@@ -220,15 +220,20 @@ impl StateStore for FileState {
     }
 
     fn compact(&self) -> Result<(), StorageError> {
-        let (_, generation) = self.engine()?;
+        let (engine, generation) = self.engine()?;
         let deleted = self.deleted().load(Ordering::Relaxed);
         // Deleted ones count among those there, and so do the marks of their deletion.
         let there = generation.keyspace.approximate_len() as u64;
         if deleted < DELETED_MIN.max(there / 4) {
             return Ok(());
         }
-        engine::compact(&generation.keyspace).map_err(|error| self.shared.engine_error(&self.place("compaction"), error))?;
+        let failed = |error| self.shared.engine_error(&self.place("compaction"), error);
+        engine::compact(&generation.keyspace).map_err(failed)?;
         self.deleted().fetch_sub(deleted, Ordering::Relaxed);
+        // The mark of the flush is newer than what was compacted.
+        self.shared.written.fetch_add(1, Ordering::Release);
+        self.shared.flush()?;
+        engine::forget_replaced(&engine.control).map_err(failed)?;
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use super::*;
 mod damage;
 mod engine_alone;
 mod log;
+mod room;
 mod state;
 
 const NODE: &str = "node-1";

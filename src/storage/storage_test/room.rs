@@ -1,0 +1,71 @@
+//! The room of what was deleted is given back, also when nothing is written afterwards.
+
+use super::*;
+
+const VALUES: u64 = 300;
+const VALUE_BYTES: usize = 32 * 1024;
+/// What a table of nothing, or of a few marks, takes with its neighbours.
+const EMPTY_MAX: u64 = 256 * 1024;
+
+/// Nothing that compression would make small.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33).to_le_bytes()
+    };
+    std::iter::repeat_with(&mut next).flat_map(|bytes| [bytes[0], bytes[1], bytes[2]]).take(VALUE_BYTES).collect()
+}
+
+fn tables_bytes(dir: &Path, database: &str) -> u64 {
+    disk_bytes(&dir.join(database).join("keyspaces"))
+}
+
+#[test]
+fn a_log_that_was_purged_gives_its_tables_back_in_one_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let log = storage.log(1).unwrap();
+    for index in 0..VALUES {
+        append(&log, vec![(index, Bytes::from(noise(index)))]).unwrap();
+    }
+    // Readers leave their marks in the engine.
+    assert_eq!(log.read(0..=10).unwrap().len(), 11);
+    storage.compact_logs().unwrap();
+    assert!(tables_bytes(dir.path(), "raft") >= VALUES * VALUE_BYTES as u64);
+
+    log.purge_through(VALUES - 2, Bytes::from("marker")).unwrap();
+    storage.compact_logs().unwrap();
+    let left = tables_bytes(dir.path(), "raft");
+    assert!(left <= EMPTY_MAX, "{left} bytes of tables are left");
+    assert_eq!(all(&log), vec![(VALUES - 1, Bytes::from(noise(VALUES - 1)))]);
+
+    drop((log, storage));
+    let storage = open(dir.path());
+    let log = storage.log(1).unwrap();
+    assert_eq!(log.last().unwrap(), Some((VALUES - 1, Bytes::from(noise(VALUES - 1)))));
+}
+
+#[test]
+fn a_state_of_which_much_was_deleted_gives_its_tables_back_in_one_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let state = storage.state(1).unwrap();
+    let key = |number: u64| number.to_be_bytes().to_vec();
+    for number in 0..VALUES {
+        state.write(vec![(key(number), Some(noise(number)))], b"written".to_vec()).unwrap();
+    }
+    for number in 0..VALUES - 1 {
+        state.write(vec![(key(number), None)], b"deleted".to_vec()).unwrap();
+    }
+    state.compact().unwrap();
+    let left = tables_bytes(dir.path(), "state");
+    assert!(left <= EMPTY_MAX, "{left} bytes of tables are left");
+    assert_eq!(records(&state), vec![(key(VALUES - 1), noise(VALUES - 1))]);
+
+    drop((state, storage));
+    let storage = open(dir.path());
+    let state = storage.state(1).unwrap();
+    assert_eq!(records(&state), vec![(key(VALUES - 1), noise(VALUES - 1))]);
+    assert_eq!(state.applied().unwrap(), Some(b"deleted".to_vec()));
+}
