@@ -46,6 +46,8 @@ pub enum Control {
     Rebalance,
     /// A member's process is gone, as the sender sees it, and so far the sender's logs go of the groups it led.
     Gone { node: NodeId, lasts: Lasts },
+    /// As `Cluster`, from the node that founded it: a promise given to the sender is kept, and the receiver has votes in this cluster.
+    Founded { id: String, members: Vec<(String, String)> },
 }
 
 impl Control {
@@ -67,7 +69,8 @@ impl Control {
             | Self::KeepLeading { .. }
             | Self::Draining { .. }
             | Self::Rebalance
-            | Self::Gone { .. } => FEATURES,
+            | Self::Gone { .. }
+            | Self::Founded { .. } => FEATURES,
         }
     }
 }

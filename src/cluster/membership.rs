@@ -14,6 +14,9 @@
 //! 2. Then the leader says so (`Control::Counted`, with the index of that membership). The replica may vote when it has applied that entry:
 //!    it holds all that its forgotten self ever helped to commit. It counts when it is made a voter again, as any learner.
 //!
+//! The same goes for a replica that promised itself to a founder before it heard of its cluster: the promise counts only in a cluster that the
+//! founder says it founded itself (`Control::Founded`).
+//!
 //! Where there is no leader, since a majority lost its data or stays away, none of that happens by itself: only an operator can say that
 //! what is left is all there is (`Cluster::accept_loss`). With `persistence/mode` in-memory a restart of a majority is such a loss, and one
 //! that was chosen: there replicas vote after `VOTELESS_MS_MAX`.
@@ -33,7 +36,7 @@ use crate::replica::meta::{Member, MetaCommand};
 use super::clock::monotonic_ms;
 use super::control::{Control, FEATURES};
 use super::drain;
-use super::founding::promise;
+use super::founding::{self, Word, hear_of, promise};
 use super::group::Group;
 use super::node::{Node, members};
 use super::node_id;
@@ -146,7 +149,8 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
             Control::Transfer { group, to } => transfer::asked(&node, group, to),
             Control::KeepLeading { group } => node.operator.keep(group),
             Control::Remove { node: removed } => remove_from_led(&node, removed),
-            Control::Cluster { id, members } => find(&node, &id, members).await,
+            Control::Cluster { id, members } => find(&node, from, &id, members, Word::Joined).await,
+            Control::Founded { id, members } => find(&node, from, &id, members, Word::Founded).await,
             Control::PromiseRequest { founder } => answer_promise(&node, from, &founder).await,
             Control::Draining { draining } => drain::heard(&node, from, draining),
             Control::Rebalance => node.hooks.rebalance(),
@@ -162,17 +166,14 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
     }
 }
 
-async fn find(node: &Node, id: &str, members: Vec<(String, String)>) {
+async fn find(node: &Node, from: NodeId, id: &str, members: Vec<(String, String)>, word: Word) {
     if let Some(transport) = &node.transport {
         for (name, address) in members {
             transport.ensure_peer(&name, &address);
         }
     }
-    if node.cluster_id().is_none() {
-        match node.set_cluster_id(id).await {
-            Ok(()) => tracing::info!(cluster_id = id, "found the cluster"),
-            Err(error) => tracing::error!(%error, "the cluster id cannot be stored"),
-        }
+    if let Err(error) = hear_of(node, from, id, word).await {
+        tracing::error!(%error, "the cluster id cannot be stored");
     }
 }
 
@@ -200,7 +201,8 @@ async fn answer_promise(node: &Node, from: NodeId, founder: &str) {
 fn tell_cluster(node: &Node, to: NodeId, id: String) {
     let members = node.raft_members().into_values().map(|member| (member.name, member.address)).collect();
     if let Some(transport) = &node.transport {
-        transport.send_control(to, Control::Cluster { id, members });
+        let founded = founding::founded_itself(node) && transport.version(to) >= FEATURES;
+        transport.send_control(to, if founded { Control::Founded { id, members } } else { Control::Cluster { id, members } });
     }
 }
 

@@ -92,6 +92,42 @@ async fn an_empty_voter_elects_nobody_who_lacks_what_was_acknowledged() {
     assert!(may_vote(&again), "a restart takes nothing back");
 }
 
+/// Two disks are lost, and the founder to be fails when it has the promise of the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_voter_that_promised_itself_to_a_founder_has_no_vote_in_the_old_cluster() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    assert!(nodes.iter().all(may_vote), "those that promised have votes in what was founded with them");
+    let last = nodes.pop().unwrap();
+    last.cluster.shutdown().await;
+    drop(last);
+    nodes[0].ready().await;
+    nodes[0].retain("t").await;
+    drop(nodes);
+    wipe(&plan, 1).await;
+    std::fs::create_dir_all(plan.path(1)).unwrap();
+    Storage::open(&plan.path(1), Mode::File, &Plan::name(1), SHARDS, wall_ms())
+        .unwrap()
+        .set_promise(Some(&Plan::name(0)))
+        .unwrap();
+    let stale = plan.start(2).await;
+    let empty = plan.start(1).await;
+    wait_for("cluster id", || empty.cluster.status().cluster_id.is_some(), String::new).await;
+    tokio::time::sleep(ELECTIONS).await;
+    assert!(!empty.cluster.is_ready() && !stale.cluster.is_ready());
+    assert!(!may_vote(&empty));
+    assert!((0..SHARDS).all(|shard| stale.cluster.leader(ShardId(shard)).is_none()), "{:?}", stale.cluster.status());
+
+    let first = plan.start(0).await;
+    for node in [&first, &empty, &stale] {
+        node.ready().await;
+    }
+    assert_eq!((empty.retained(), stale.retained()), (1, 1), "nothing is lost");
+    wait_for("votes", || may_vote(&empty), String::new).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_can_give_up_what_only_lost_disks_held() {
     log();
