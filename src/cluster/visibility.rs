@@ -33,6 +33,7 @@ use super::clock::monotonic_ms;
 use super::control::FEATURES;
 use super::node::Node;
 use super::rate_limit::RateLimit;
+use super::succession;
 use super::transport::Transport;
 
 use ledger::Ledger;
@@ -187,10 +188,6 @@ impl Visibility {
         }
     }
 
-    fn is_gone(&self, peer: NodeId) -> bool {
-        self.transport.as_ref().is_some_and(|transport| transport.peers().iter().any(|known| known.id == peer && known.refused))
-    }
-
     /// Takes over who counts, and releases what waited for others.
     fn count(&self) {
         let alive = self.alive.read().clone();
@@ -242,7 +239,7 @@ impl Visibility {
     }
 
     /// Asks peers that keep acknowledgements waiting, and leaves out those that do so for too long.
-    fn look_at_late(&self, now_ms: u64, positions: impl FnOnce() -> Vec<u64>) {
+    fn look_at_late(&self, now_ms: u64, is_gone: impl Fn(NodeId) -> bool, positions: impl FnOnce() -> Vec<u64>) {
         let counted = Arc::clone(&self.counted.read());
         let (mut late, mut too_late): (Vec<NodeId>, Vec<NodeId>) = (self.left_out.lock().keys().copied().collect(), Vec::new());
         for ledger in &self.ledgers {
@@ -255,7 +252,7 @@ impl Visibility {
         for peer in &late {
             self.send(*peer, Progress::Ask);
             // Its process is gone: it serves nobody, whatever `meta` says yet.
-            if counted.contains(peer) && self.is_gone(*peer) {
+            if counted.contains(peer) && is_gone(*peer) {
                 too_late.push(*peer);
             }
         }
@@ -265,7 +262,7 @@ impl Visibility {
         too_late.sort_unstable();
         too_late.dedup();
         too_late.iter().filter(|peer| self.knows_leases(**peer)).for_each(|peer| self.send(*peer, Progress::Hold));
-        too_late.retain(|peer| self.is_gone(*peer) || !self.knows_leases(*peer) || self.holds(*peer, now_ms));
+        too_late.retain(|peer| is_gone(*peer) || !self.knows_leases(*peer) || self.holds(*peer, now_ms));
         if too_late.is_empty() {
             return;
         }
@@ -383,7 +380,7 @@ fn look(node: &Node) {
         *visibility.alive.write() = alive;
         visibility.count();
     }
-    visibility.look_at_late(now_ms, || positions(node));
+    visibility.look_at_late(now_ms, |peer| succession::is_gone(node, peer), || positions(node));
     if !visibility.is_level(node.incarnation()) {
         become_level(node, now_ms);
     }
