@@ -23,7 +23,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ChangeMembers;
@@ -262,7 +261,7 @@ async fn allow_votes(node: &Node) {
         let caught_up = view.reachable && view.caught_up;
         if caught_up && group.counts_from().map_or_else(|| leader_is_older(node, group), |index| applied >= index) {
             group.set_may_vote(true);
-        } else if node.operator.loss_accepted.load(Ordering::Relaxed) {
+        } else if !view.reachable && node.operator.loss_accepted.lock().contains(&group.index) {
             tracing::warn!(group = group.index, "this replica votes although it came without data, as an operator wants");
             group.set_may_vote(true);
         } else if !node.storage.is_on_disk() && view.leaderless_ms(monotonic_ms()) > VOTELESS_MS_MAX {

@@ -134,13 +134,31 @@ async fn an_operator_can_give_up_what_only_lost_disks_held() {
     let plan = Plan::new(3, Mode::File);
     let (empty, stale) = with_a_lost_disk(&plan).await;
     tokio::time::sleep(ELECTIONS).await;
-    assert!(stale.cluster.accept_loss().is_empty(), "it has its votes");
-    assert_eq!(empty.cluster.accept_loss().len(), usize::from(SHARDS) + 1);
+    assert_eq!(stale.cluster.accept_loss(), (vec![], vec![]), "it has its votes");
+    let (lost, led) = empty.cluster.accept_loss();
+    assert_eq!((lost.len(), led.len()), (usize::from(SHARDS) + 1, 0));
     empty.ready().await;
     stale.ready().await;
     empty.retain("after").await;
     assert_eq!(empty.retained(), 1);
-    wait_for("votes", || empty.cluster.accept_loss().is_empty(), String::new).await;
+    wait_for("votes", || may_vote(&empty), String::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_given_up_in_a_cluster_that_has_leaders() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    drop(nodes.pop());
+    wipe(&plan, 2).await;
+    let empty = plan.start(2).await;
+    let led = || empty.cluster.groups().iter().all(|group| group.may_vote() || group.view().reachable);
+    wait_for("leaders in reach", led, || format!("{:?}", empty.cluster.status())).await;
+    let (lost, _) = empty.cluster.accept_loss();
+    assert!(lost.is_empty(), "{lost:?}");
+    wait_for("votes", || may_vote(&empty), String::new).await;
+    assert!(empty.cluster.groups().iter().all(|group| group.counts_from().is_some()), "the leaders gave them");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
