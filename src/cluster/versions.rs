@@ -3,8 +3,8 @@
 //! * Two nodes speak the newest protocol version both know (`transport::hello`). A kind of message that came later is sent only where that
 //!   version has it (`since` of `Control` and `PeerMessage`).
 //! * A command in the log is read by every member, also by one that is away and by one that restarts from its log. So the cluster has a *level*, kept
-//!   in `meta`: the version that all members are known to speak. It is raised by the leader of `meta`, once every member has been met with a
-//!   higher version by this leader and that has been so for a while, in which a node can still go back to the release before (at once by the
+//!   in `meta`: the version that all members are known to speak. It is raised by the leader of `meta`, once every member is connected to it
+//!   and speaks a higher version, and that has been so for a while, in which a node can still go back to the release before (at once by the
 //!   founder of a new cluster). It never sinks. A command of a higher version is not proposed (`since` of `Command` and `MetaCommand`), and a node that cannot speak the
 //!   level is refused by the hello.
 //! * What was released does not change: a new kind gets a new variant at the end, and its version in `since`. Fields are not added.
@@ -61,7 +61,7 @@ pub async fn run(node: Arc<Node>) {
     }
 }
 
-/// The newest version that every member speaks, if this node leads `meta` and has met them all.
+/// The newest version that every member speaks, if this node leads `meta` and is connected to them all.
 fn spoken_by_all(node: &Node) -> Option<u16> {
     if !node.meta_group().view().leads || node.cluster_id().is_none() {
         return None;
@@ -69,6 +69,8 @@ fn spoken_by_all(node: &Node) -> Option<u16> {
     let in_groups = node.groups.iter().flat_map(|group| members(&group.metrics()).into_keys());
     let all: BTreeSet<NodeId> = node.meta.members().into_iter().map(|(id, _)| id).chain(in_groups).collect();
     let version = |id: NodeId| match &node.transport {
+        // One that is away may be on its way back to the release before.
+        Some(transport) if id != node.id && !transport.connected(id) => 0,
         Some(transport) if id != node.id => transport.version(id),
         _ => node.settings.protocol.max,
     };
