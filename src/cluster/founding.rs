@@ -22,10 +22,13 @@ use super::node_id;
 use super::placement::placement;
 use super::raft::PeerNode;
 
+/// Between two times it is told that not all are there.
+const TELL: Duration = Duration::from_secs(5);
 /// Between looks around.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a majority waits for the others before it founds without them.
-const COMPLETE_WAIT: Duration = Duration::from_secs(2);
+/// How long a majority waits for the others before it founds without them. One that does not answer yet may hold what these have lost: once they
+/// have founded a cluster of their own it cannot join them with it.
+const COMPLETE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 /// How long a node that may found alone looks whether the others it knows of have a cluster already.
 const ALONE_WAIT: Duration = Duration::from_secs(5);
 /// How long a node that promised itself, and hears of a cluster from others, waits for its founder to say whether it founded it.
@@ -51,6 +54,7 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
     let begun = Instant::now();
     let mut majority_since: Option<Instant> = None;
     let mut hailed: Option<Instant> = None;
+    let mut told: Option<Instant> = None;
     loop {
         tokio::time::sleep(LOOK).await;
         if node.cluster_id().is_some() {
@@ -81,6 +85,18 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         }
         let since = *majority_since.get_or_insert_with(Instant::now);
         if visible.len() < expected && since.elapsed() < COMPLETE_WAIT {
+            if told.is_none_or(|at| at.elapsed() >= TELL) {
+                told = Some(Instant::now());
+                let names: Vec<_> = visible.values().map(|peer| peer.name.as_str()).collect();
+                let seconds = COMPLETE_WAIT.saturating_sub(since.elapsed()).as_secs();
+                tracing::warn!(
+                    ?names,
+                    expected,
+                    seconds,
+                    "no cluster yet, and not all of the expected nodes are here: these found one without the others in so many seconds; if one of \
+                     those has data, start it before: it cannot join afterwards"
+                );
+            }
             continue;
         }
         if collect_promises(node, &visible, majority).await? {
