@@ -14,7 +14,7 @@ use super::script::{Finished, run};
 use super::{http, program, wait};
 
 /// A node is ready within this after its start, also where the machine is busy.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 /// A node ends within this after SIGTERM.
 const STOP: Duration = Duration::from_secs(20);
 /// A command of an operator comes to its end within this.

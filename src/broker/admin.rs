@@ -151,7 +151,10 @@ impl Handler for NodeAdmin {
     }
 
     fn accept_loss(&self) -> Outcome {
-        let groups = self.cluster.accept_loss();
+        let (groups, led) = self.cluster.accept_loss();
+        if groups.is_empty() && !led.is_empty() {
+            return Err(format!("refused: groups {} have a leader in reach, which fills this node", led.join(", ")));
+        }
         if groups.is_empty() {
             return Ok("nothing to do: this node has its votes in all groups".to_owned());
         }

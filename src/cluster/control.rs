@@ -48,6 +48,8 @@ pub enum Control {
     Gone { node: NodeId, lasts: Lasts },
     /// To that process of the receiver, which came without data: group, term and sets of voters, as the sender knows them (`emptied`).
     Terms { process: u64, groups: Vec<(u16, u64, Vec<Vec<NodeId>>)> },
+    /// As `Cluster`, from the node that founded it: a promise given to the sender is kept, and the receiver has votes in this cluster.
+    Founded { id: String, members: Vec<(String, String)> },
 }
 
 impl Control {
@@ -70,7 +72,8 @@ impl Control {
             | Self::Draining { .. }
             | Self::Rebalance
             | Self::Gone { .. }
-            | Self::Terms { .. } => FEATURES,
+            | Self::Terms { .. }
+            | Self::Founded { .. } => FEATURES,
         }
     }
 }

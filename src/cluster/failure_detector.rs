@@ -1,6 +1,7 @@
 //! Declares incarnations dead: the leader of `meta` watches its links.
 //!
-//! A crash is noticed at once: the connections end and nothing listens at the address any more. Silence (a cut cable, a stopped
+//! A crash is noticed at once: the connections end and nothing listens at the address any more, as a majority finds (`succession::is_gone`; what
+//! this node alone finds may be a firewall that refuses, and is silence). Silence (a cut cable, a stopped
 //! process) is bounded by `ClusterSettings::silence_ms`. A silent node is not declared dead before its right to serve has run out
 //! (`visibility::lease`).
 
@@ -14,6 +15,7 @@ use crate::replica::{Incarnation, NodeId};
 use super::clock::monotonic_ms;
 use super::membership::propose_meta;
 use super::node::Node;
+use super::succession;
 use super::transport::PeerView;
 use super::visibility::lease::GRANT_MS;
 
@@ -61,7 +63,7 @@ fn dead_incarnations(node: &Node, led_ms: u64, predecessor: Option<NodeId>) -> V
     let alive = node.meta.members().into_iter().filter(|(id, member)| *id != node.id && member.alive);
     let mut dead = Vec::new();
     for (id, Member { incarnation, .. }) in alive {
-        let judgement = judge(peers.get(&id), incarnation, led_ms, node.settings.silence_ms());
+        let judgement = judge(peers.get(&id), incarnation, || succession::is_gone(node, id), led_ms, node.settings.silence_ms());
         let leased_by_another = led_ms <= GRANT_MS && predecessor != Some(id);
         let is_dead = match judgement {
             Judgement::Gone => leases.condemn(id, incarnation, true, monotonic_ms()),
@@ -86,11 +88,17 @@ enum Judgement {
 }
 
 /// Judges one incarnation. A new leader knows how long a peer it heard before is silent; one it never heard gets as long from now.
-fn judge(peer: Option<&PeerView>, incarnation: Incarnation, led_ms: u64, silence_ms: u64) -> Judgement {
+fn judge(
+    peer: Option<&PeerView>,
+    incarnation: Incarnation,
+    is_gone: impl Fn() -> bool,
+    led_ms: u64,
+    silence_ms: u64,
+) -> Judgement {
     let silent = |silent_ms| if silent_ms > silence_ms { Judgement::Silent } else { Judgement::Alive };
     let Some(peer) = peer else { return silent(led_ms) };
     let restarted = peer.connected && peer.incarnation.is_some_and(|known| known > incarnation);
-    if restarted || peer.refused {
+    if restarted || (peer.refused && is_gone()) {
         return Judgement::Gone;
     }
     if peer.connected { Judgement::Alive } else { silent(peer.silent_ms.unwrap_or(led_ms)) }
@@ -117,23 +125,26 @@ mod tests {
     fn deaths_are_told_by_refusal_silence_and_restart() {
         let down = |refused, silent_ms| PeerView { connected: false, refused, silent_ms: Some(silent_ms), ..peer() };
         let cases = [
-            (Some(peer()), 7, Judgement::Alive),
-            (Some(peer()), 6, Judgement::Gone),
-            (Some(down(true, 10)), 7, Judgement::Gone),
-            (Some(down(false, 10)), 7, Judgement::Alive),
-            (Some(down(false, 3001)), 7, Judgement::Silent),
-            (None, 7, Judgement::Silent),
+            (Some(peer()), 7, false, Judgement::Alive),
+            (Some(peer()), 6, false, Judgement::Gone),
+            (Some(down(true, 10)), 7, true, Judgement::Gone),
+            // Refused by what only this node meets.
+            (Some(down(true, 10)), 7, false, Judgement::Alive),
+            (Some(down(true, 3001)), 7, false, Judgement::Silent),
+            (Some(down(false, 10)), 7, true, Judgement::Alive),
+            (Some(down(false, 3001)), 7, false, Judgement::Silent),
+            (None, 7, false, Judgement::Silent),
         ];
-        for (peer, incarnation, judgement) in cases {
-            assert_eq!(judge(peer.as_ref(), incarnation, 5000, 3000), judgement, "{peer:?} {incarnation}");
+        for (peer, incarnation, said, judgement) in cases {
+            assert_eq!(judge(peer.as_ref(), incarnation, || said, 5000, 3000), judgement, "{peer:?} {incarnation} {said}");
         }
     }
 
     #[test]
     fn a_new_leader_waits_for_a_peer_it_never_heard() {
         let silent = PeerView { connected: false, silent_ms: None, ..peer() };
-        assert_eq!(judge(Some(&silent), 7, 2999, 3000), Judgement::Alive);
-        assert_eq!(judge(Some(&silent), 7, 3001, 3000), Judgement::Silent);
-        assert_eq!(judge(None, 7, 2999, 3000), Judgement::Alive);
+        assert_eq!(judge(Some(&silent), 7, || true, 2999, 3000), Judgement::Alive);
+        assert_eq!(judge(Some(&silent), 7, || true, 3001, 3000), Judgement::Silent);
+        assert_eq!(judge(None, 7, || true, 2999, 3000), Judgement::Alive);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -383,15 +382,15 @@ impl Cluster {
         transfer::transfer(&self.inner.node, to, group, told).await
     }
 
-    /// Replicas of this node that came without data vote as they are: what only lost disks held is given up. Returns the groups concerned.
-    pub fn accept_loss(&self) -> Vec<String> {
+    /// Replicas of this node that came without data vote as they are: what only lost disks held is given up. Returns the groups concerned, and those
+    /// without a vote in which nothing is given up: a leader is in reach, which fills this replica.
+    pub fn accept_loss(&self) -> (Vec<String>, Vec<String>) {
         let node = &self.inner.node;
-        let voteless: Vec<String> =
-            node.groups.iter().filter(|group| !group.may_vote()).map(|group| group_name(group.index)).collect();
-        if !voteless.is_empty() {
-            node.operator.loss_accepted.store(true, Ordering::Relaxed);
-        }
-        voteless
+        let voteless = node.groups.iter().filter(|group| !group.may_vote());
+        let (led, lost): (Vec<_>, Vec<_>) = voteless.partition(|group| group.view().reachable);
+        node.operator.loss_accepted.lock().extend(lost.iter().map(|group| group.index));
+        let names = |groups: Vec<&Arc<Group>>| groups.into_iter().map(|group| group_name(group.index)).collect();
+        (names(lost), names(led))
     }
 
     /// What an operator should know of: settings that differ between nodes.

@@ -18,13 +18,15 @@
 //! 2. Then the leader says so (`Control::Counted`, with the index of that membership). The replica may vote when it has applied that entry:
 //!    it holds all that its forgotten self ever helped to commit. It counts when it is made a voter again, as any learner.
 //!
+//! The same goes for a replica that promised itself to a founder before it heard of its cluster: the promise counts only in a cluster that the
+//! founder says it founded itself (`Control::Founded`).
+//!
 //! Where there is no leader, or no such majority, since a majority lost its data or stays away, none of that happens by itself: only an operator can say that
 //! what is left is all there is (`Cluster::accept_loss`). With `persistence/mode` in-memory a restart of a majority is such a loss, and one
 //! that was chosen: there replicas vote after `VOTELESS_MS_MAX`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ChangeMembers;
@@ -37,8 +39,8 @@ use crate::replica::meta::{Member, MetaCommand};
 use super::clock::monotonic_ms;
 use super::control::{Control, FEATURES};
 use super::drain;
-use super::emptied::Word;
-use super::founding::promise;
+use super::emptied;
+use super::founding::{self, Word, hear_of, promise};
 use super::group::Group;
 use super::node::{Node, members};
 use super::node_id;
@@ -154,7 +156,8 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
             Control::Transfer { group, to } => transfer::asked(&node, group, to),
             Control::KeepLeading { group } => node.operator.keep(group),
             Control::Remove { node: removed } => remove_from_led(&node, removed),
-            Control::Cluster { id, members } => find(&node, &id, members).await,
+            Control::Cluster { id, members } => find(&node, from, &id, members, Word::Joined).await,
+            Control::Founded { id, members } => find(&node, from, &id, members, Word::Founded).await,
             Control::PromiseRequest { founder } => answer_promise(&node, from, &founder).await,
             Control::Draining { draining } => drain::heard(&node, from, draining),
             Control::Rebalance => node.hooks.rebalance(),
@@ -170,17 +173,14 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
     }
 }
 
-async fn find(node: &Node, id: &str, members: Vec<(String, String)>) {
+async fn find(node: &Node, from: NodeId, id: &str, members: Vec<(String, String)>, word: Word) {
     if let Some(transport) = &node.transport {
         for (name, address) in members {
             transport.ensure_peer(&name, &address);
         }
     }
-    if node.cluster_id().is_none() {
-        match node.set_cluster_id(id).await {
-            Ok(()) => tracing::info!(cluster_id = id, "found the cluster"),
-            Err(error) => tracing::error!(%error, "the cluster id cannot be stored"),
-        }
+    if let Err(error) = hear_of(node, from, id, word).await {
+        tracing::error!(%error, "the cluster id cannot be stored");
     }
 }
 
@@ -208,7 +208,8 @@ async fn answer_promise(node: &Node, from: NodeId, founder: &str) {
 fn tell_cluster(node: &Node, to: NodeId, id: String) {
     let members = node.raft_members().into_values().map(|member| (member.name, member.address)).collect();
     if let Some(transport) = &node.transport {
-        transport.send_control(to, Control::Cluster { id, members });
+        let founded = founding::founded_itself(node) && transport.version(to) >= FEATURES;
+        transport.send_control(to, if founded { Control::Founded { id, members } } else { Control::Cluster { id, members } });
     }
 }
 
@@ -272,7 +273,7 @@ async fn allow_votes(node: &Node) {
         let caught_up = view.reachable && view.caught_up;
         if caught_up && group.counts_from().map_or_else(|| leader_is_older(node, group), |index| applied >= index) {
             group.set_may_vote(true);
-        } else if node.operator.loss_accepted.load(Ordering::Relaxed) {
+        } else if !view.reachable && node.operator.loss_accepted.lock().contains(&group.index) {
             tracing::warn!(group = group.index, "this replica votes although it came without data, as an operator wants");
             group.set_may_vote(true);
         } else if !node.storage.is_on_disk() && view.leaderless_ms(monotonic_ms()) > VOTELESS_MS_MAX {
@@ -324,7 +325,7 @@ fn heard_terms(node: &Node, from: NodeId, process: u64, groups: Vec<(u16, u64, V
     }
     for (index, term, voters) in groups {
         if let Some(group) = node.groups.get(usize::from(index)) {
-            group.words().told(from, Word { term, voters });
+            group.words().told(from, emptied::Word { term, voters });
         }
     }
 }

@@ -64,6 +64,8 @@ pub struct Node {
     pub link_bell: Notify,
     pub succession: Succession,
     controls: mpsc::Sender<(NodeId, Control)>,
+    /// When this node heard of a cluster that may be the one its founder founded; it waits a little for the founder's word.
+    pub heard_of_cluster: Mutex<Option<std::time::Instant>>,
     /// Promises received, as founder to be.
     pub promises: Mutex<BTreeMap<NodeId, String>>,
     /// Looked at now and then, so that asking costs nothing.
@@ -117,7 +119,7 @@ impl Node {
         let config = raft_config(&settings)?;
         // Until it is known to be one that was there before, or to found, its votes could undo what it forgot (see `membership`).
         let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
-        let may_vote = was_there || identity.promised_to.is_some() || transport.is_none();
+        let may_vote = was_there || transport.is_none();
         let network =
             |group| Network { transport: transport.clone(), node: id, group, may_vote: Arc::new(AtomicBool::new(may_vote)) };
         let meta_store = storage.state(META_GROUP)?;
@@ -167,6 +169,7 @@ impl Node {
             link_bell: Notify::new(),
             succession: Succession::default(),
             controls,
+            heard_of_cluster: Mutex::default(),
             promises: Mutex::default(),
             ready: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
@@ -334,11 +337,11 @@ impl Node {
         self.cluster_id.subscribe()
     }
 
-    /// Belongs to a cluster from now on, durably. Another one's id is refused.
-    pub async fn set_cluster_id(&self, id: &str) -> Result<(), ClusterError> {
+    /// Belongs to a cluster from now on, durably. Another one's id is refused. It has votes there if it is the one `founded` with its promise.
+    pub async fn set_cluster_id(&self, id: &str, founded: bool) -> Result<(), ClusterError> {
         let storage = Arc::clone(&self.storage);
         let stored = id.to_owned();
-        tokio::task::spawn_blocking(move || storage.set_cluster_id(&stored))
+        tokio::task::spawn_blocking(move || storage.set_cluster_id(&stored, founded))
             .await
             .map_err(|error| ClusterError::Raft(error.to_string()))??;
         if let Some(transport) = &self.transport {

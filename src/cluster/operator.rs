@@ -1,6 +1,6 @@
 //! What operators asked of this node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,8 @@ pub struct Operator {
     kept: Mutex<BTreeMap<u16, Instant>>,
     /// What the peers said of themselves.
     pub abouts: Mutex<BTreeMap<NodeId, About>>,
-    /// Data that only lost disks held is given up.
-    pub loss_accepted: AtomicBool,
+    /// Groups in which data that only lost disks held is given up.
+    pub loss_accepted: Mutex<BTreeSet<u16>>,
 }
 
 impl Operator {

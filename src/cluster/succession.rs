@@ -1,7 +1,8 @@
 //! A leader whose process is gone has a successor at once, and not only when its lease and an election timeout are over.
 //!
 //! A node that finds a peer's process gone (its connections ended, and nothing listens at its address any more) tells all others, with the
-//! last entry it holds of each group that the peer leads (`Control::Gone`). Once a majority of a group's voters say the same, the lease
+//! last entry it holds of each group that the peer leads (`Control::Gone`). One node's word proves nothing: a firewall between the two may refuse
+//! the connection. A majority's is also what declares an incarnation dead at once (`failure_detector`). Once a majority of a group's voters say the same, the lease
 //! protects nobody: without that majority the leader commits nothing, whatever it is. The voter with the longest log, among equals the one
 //! that is preferred, stands for election as if the leader had handed over to it; the others drop the lease. All see the same words, so
 //! they choose the same one and votes are not split. Should it not be elected, the next one tries. One that stops or drains stands only where nobody
@@ -24,6 +25,7 @@ use super::drain;
 use super::group::Group;
 use super::node::Node;
 use super::placement::preferred_leader;
+use super::transport::Transport;
 
 /// Between looks, and so between two times the same is said.
 const LOOK: Duration = Duration::from_millis(100);
@@ -96,7 +98,8 @@ pub async fn run(node: Arc<Node>) {
         attempts.retain(|_, attempts| gone.contains(&attempts.of));
         for gone in gone {
             let headless = headless(&node, gone, &mut attempts);
-            if headless.is_empty() {
+            let counts = node.meta.member(gone).is_some_and(|member| member.alive);
+            if headless.is_empty() && !counts {
                 continue;
             }
             if told.get(&gone).is_none_or(|at| at.elapsed() >= LOOK) {
@@ -105,12 +108,30 @@ pub async fn run(node: Arc<Node>) {
                 node.succession.heard(node.id, gone, lasts.clone());
                 transport.broadcast_control(&Control::Gone { node: gone, lasts });
             }
+            if counts {
+                node.link_bell.notify_one();
+            }
             let said = node.succession.of(gone);
             for group in headless {
                 succeed(&node, group, gone, &said, &mut attempts);
             }
         }
     }
+}
+
+/// Whether a peer's process is gone: this node finds it so, and so does a majority of those that vote in `meta`.
+pub fn is_gone(node: &Node, peer: NodeId) -> bool {
+    let refused = |transport: &Arc<Transport>| transport.peers().iter().any(|known| known.id == peer && known.refused);
+    if !node.transport.as_ref().is_some_and(refused) {
+        return false;
+    }
+    let voters = node.meta_group().metrics().membership_config.voter_ids().collect();
+    is_majority(&voters, peer, |voter| node.succession.of(peer).contains_key(&voter))
+}
+
+/// Whether a majority of the voters say that one is gone; its own word counts for nothing.
+fn is_majority(voters: &BTreeSet<NodeId>, gone: NodeId, says: impl Fn(NodeId) -> bool) -> bool {
+    voters.iter().filter(|voter| **voter != gone && says(**voter)).count() * 2 > voters.len()
 }
 
 /// The groups that the peer led last, as far as this node knows, and in which it votes.
@@ -213,6 +234,7 @@ mod tests {
         for (voters, said_by, expected) in cases {
             let ends = said_by.iter().map(|node| (*node, None)).collect();
             assert_eq!(candidates(1, voters, 1, &ends, |_| false).len(), expected, "{voters:?} {said_by:?}");
+            assert_eq!(is_majority(voters, 1, |voter| said_by.contains(&voter)), expected > 0, "{voters:?} {said_by:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! * Two nodes speak the newest protocol version both know (`transport::hello`). A kind of message that came later is sent only where that
 //!   version has it (`since` of `Control` and `PeerMessage`).
 //! * A command in the log is read by every member, also by one that is away and by one that restarts from its log. So the cluster has a *level*, kept
-//!   in `meta`: the version that all members are known to speak. It is raised by the leader of `meta`, once it has met every member with a
+//!   in `meta`: the version that all members are known to speak. It is raised by the leader of `meta`, once it is connected to every member, each with a
 //!   higher version and that has been so for a while, in which a node can still go back to the release before (at once by the
 //!   founder of a new cluster). Every node counts that while, so that it does not begin anew with each leader. The level never sinks. A command of a higher version is not proposed (`since` of `Command` and `MetaCommand`), and a node that cannot speak the
 //!   level is refused by the hello.
@@ -78,6 +78,8 @@ fn spoken_by_all(node: &Node) -> Option<u16> {
     let in_groups = node.groups.iter().flat_map(|group| members(&group.metrics()).into_keys());
     let all: BTreeSet<NodeId> = node.meta.members().into_iter().map(|(id, _)| id).chain(in_groups).collect();
     let version = |id: NodeId| match &node.transport {
+        // One that is away may be on its way back to the release before.
+        Some(transport) if id != node.id && !transport.connected(id) => 0,
         Some(transport) if id != node.id => transport.version(id),
         _ => node.settings.protocol.max,
     };

@@ -7,7 +7,7 @@
 //!
 //! Nodes that count are those that `meta` holds alive. One that is silent is waited for until `meta` says that it is dead; by then it serves
 //! nobody (see `lease`). One that answers and is behind for `LEAVE_OUT_MS` is told to hold its clients, and does not count once it
-//! says that it does; it counts again when it has caught up with where the others were when it was left out. An acknowledgement that
+//! says that it does (what it was told while it counted is void for both from then on); it counts again when it has caught up with where the others were when it was left out. An acknowledgement that
 //! cannot be given within `EVERYWHERE_MAX` is not given.
 //!
 //! What is acknowledged while a node does not count, that node must learn before it serves: it is *level* once every other node has said
@@ -18,7 +18,7 @@
 pub mod lease;
 mod ledger;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,6 +33,7 @@ use super::clock::monotonic_ms;
 use super::control::FEATURES;
 use super::node::Node;
 use super::rate_limit::RateLimit;
+use super::succession;
 use super::transport::Transport;
 
 use ledger::Ledger;
@@ -96,7 +97,7 @@ pub struct Visibility {
     left_out: Mutex<BTreeMap<NodeId, Vec<u64>>>,
     left_out_total: AtomicU64,
     /// Peers that hold their clients, and when they said so.
-    holding: Mutex<BTreeMap<NodeId, (Incarnation, u64)>>,
+    holding: Mutex<Holding>,
     /// The right to serve that this node has, and what it gave to others.
     pub lease: lease::Held,
     pub leases: lease::Given,
@@ -108,12 +109,33 @@ pub struct Visibility {
     warned: RateLimit,
 }
 
+type Holding = BTreeMap<NodeId, (Incarnation, u64)>;
+
 /// On the way to being level.
 #[derive(Default)]
 struct Becoming {
     since_ms: u64,
     /// How far the peers said they are.
     positions: BTreeMap<NodeId, Vec<u64>>,
+    /// Peers that were told that this node holds its clients, and have not said that they know: what they say may be from before.
+    unaware: BTreeSet<NodeId>,
+}
+
+impl Becoming {
+    /// A peer may leave this node out from now on: where it was when it counted this node is no measure any more.
+    fn held(&mut self, by: NodeId) {
+        self.positions.remove(&by);
+        self.unaware.insert(by);
+    }
+
+    /// A peer said how far it is, and whether it counted this node then.
+    fn told(&mut self, by: NodeId, counts: bool, applied: Vec<u64>) {
+        if !counts {
+            self.unaware.remove(&by);
+        } else if !self.unaware.contains(&by) {
+            self.positions.insert(by, applied);
+        }
+    }
 }
 
 impl Visibility {
@@ -187,10 +209,6 @@ impl Visibility {
         }
     }
 
-    fn is_gone(&self, peer: NodeId) -> bool {
-        self.transport.as_ref().is_some_and(|transport| transport.peers().iter().any(|known| known.id == peer && known.refused))
-    }
-
     /// Takes over who counts, and releases what waited for others.
     fn count(&self) {
         let alive = self.alive.read().clone();
@@ -221,10 +239,21 @@ impl Visibility {
         self.transport.as_ref().is_some_and(|transport| !(1..FEATURES).contains(&transport.version(peer)))
     }
 
+    /// The incarnation of a peer that counts, 0 where none does. A peer that hears so may become level by it: its word that it holds its clients
+    /// is used up.
+    fn counts_for(&self, peer: NodeId) -> Incarnation {
+        let mut holding = self.holding.lock();
+        if !self.counted.read().contains(&peer) {
+            return 0;
+        }
+        holding.remove(&peer);
+        self.alive.read().get(&peer).copied().unwrap_or(0)
+    }
+
     /// Whether the incarnation of a peer that counts said lately that it reads from no client.
-    fn holds(&self, peer: NodeId, now_ms: u64) -> bool {
+    fn holds(&self, holding: &Holding, peer: NodeId, now_ms: u64) -> bool {
         let alive = self.alive.read().get(&peer).copied();
-        let held = self.holding.lock().get(&peer).copied();
+        let held = holding.get(&peer).copied();
         held.is_some_and(|(incarnation, at_ms)| Some(incarnation) == alive && now_ms.saturating_sub(at_ms) < HELD_MS_MAX)
     }
 
@@ -242,7 +271,7 @@ impl Visibility {
     }
 
     /// Asks peers that keep acknowledgements waiting, and leaves out those that do so for too long.
-    fn look_at_late(&self, now_ms: u64, positions: impl FnOnce() -> Vec<u64>) {
+    fn look_at_late(&self, now_ms: u64, is_gone: impl Fn(NodeId) -> bool, positions: impl FnOnce() -> Vec<u64>) {
         let counted = Arc::clone(&self.counted.read());
         let (mut late, mut too_late): (Vec<NodeId>, Vec<NodeId>) = (self.left_out.lock().keys().copied().collect(), Vec::new());
         for ledger in &self.ledgers {
@@ -255,7 +284,7 @@ impl Visibility {
         for peer in &late {
             self.send(*peer, Progress::Ask);
             // Its process is gone: it serves nobody, whatever `meta` says yet.
-            if counted.contains(peer) && self.is_gone(*peer) {
+            if counted.contains(peer) && is_gone(*peer) {
                 too_late.push(*peer);
             }
         }
@@ -265,7 +294,9 @@ impl Visibility {
         too_late.sort_unstable();
         too_late.dedup();
         too_late.iter().filter(|peer| self.knows_leases(**peer)).for_each(|peer| self.send(*peer, Progress::Hold));
-        too_late.retain(|peer| self.is_gone(*peer) || !self.knows_leases(*peer) || self.holds(*peer, now_ms));
+        // Until they do not count, so that none is told meanwhile that it does.
+        let holding = self.holding.lock();
+        too_late.retain(|peer| is_gone(*peer) || !self.knows_leases(*peer) || self.holds(&holding, *peer, now_ms));
         if too_late.is_empty() {
             return;
         }
@@ -306,8 +337,7 @@ pub fn heard(node: &Node, from: NodeId, progress: Progress) {
         Progress::Applied { shard, index } => visibility.peer_applied(from, shard, index),
         Progress::Ask => {
             // In this order: what is acknowledged without the peer is among the positions.
-            let counts = visibility.counted.read().contains(&from);
-            let counts = if counts { visibility.alive.read().get(&from).copied().unwrap_or(0) } else { 0 };
+            let counts = visibility.counts_for(from);
             visibility.send(from, Progress::Positions { counts, applied: positions(node) });
         }
         Progress::Positions { counts, applied } => {
@@ -315,9 +345,7 @@ pub fn heard(node: &Node, from: NodeId, progress: Progress) {
                 visibility.peer_applied(from, ShardId(shard), *index);
             }
             visibility.readmit(from, &applied);
-            if counts == node.incarnation() {
-                visibility.becoming.lock().positions.insert(from, applied);
-            }
+            visibility.becoming.lock().told(from, counts == node.incarnation(), applied);
         }
         Progress::Renew { sent_ms } => {
             let alive = node.meta.member(from).filter(|member| member.alive);
@@ -337,15 +365,19 @@ pub fn heard(node: &Node, from: NodeId, progress: Progress) {
         Progress::Hold => {
             let incarnation = node.incarnation();
             // Said when it was told before: what was being read then is done with.
+            let mut becoming = visibility.becoming.lock();
             if visibility.level.swap(0, Ordering::AcqRel) == 0 {
+                becoming.held(from);
                 visibility.send(from, Progress::Held { incarnation });
             } else {
                 tracing::warn!(from, "this node is behind: its clients wait until it has caught up");
-                *visibility.becoming.lock() = Becoming::default();
+                *becoming = Becoming::default();
             }
         }
         Progress::Held { incarnation } => {
             visibility.holding.lock().insert(from, (incarnation, monotonic_ms()));
+            // Everything said to it before is void: it waits for this.
+            visibility.send(from, Progress::Positions { counts: 0, applied: positions(node) });
         }
     }
 }
@@ -383,7 +415,7 @@ fn look(node: &Node) {
         *visibility.alive.write() = alive;
         visibility.count();
     }
-    visibility.look_at_late(now_ms, || positions(node));
+    visibility.look_at_late(now_ms, |peer| succession::is_gone(node, peer), || positions(node));
     if !visibility.is_level(node.incarnation()) {
         become_level(node, now_ms);
     }
@@ -394,7 +426,8 @@ fn become_level(node: &Node, now_ms: u64) {
     let incarnation = node.incarnation();
     let mut becoming = visibility.becoming.lock();
     if becoming.since_ms == 0 || !node.is_established() {
-        *becoming = Becoming { since_ms: now_ms, ..Becoming::default() };
+        let unaware = std::mem::take(&mut becoming.unaware);
+        *becoming = Becoming { since_ms: now_ms, unaware, ..Becoming::default() };
         if !node.is_established() {
             return;
         }
@@ -433,5 +466,44 @@ fn positions(node: &Node) -> Vec<u64> {
 fn tell(released: Vec<oneshot::Sender<()>>) {
     for waiter in released {
         let _ = waiter.send(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_said_before_it_knew_that_this_node_holds_its_clients_makes_nobody_level() {
+        let mut becoming = Becoming::default();
+        becoming.told(2, true, vec![5]);
+        becoming.told(3, true, vec![6]);
+        becoming.held(2);
+        assert_eq!(becoming.positions.keys().copied().collect::<Vec<_>>(), [3]);
+        // Under way since before.
+        becoming.told(2, true, vec![5]);
+        assert!(!becoming.positions.contains_key(&2));
+        becoming.told(2, false, vec![7]);
+        assert!(!becoming.positions.contains_key(&2));
+        becoming.told(2, true, vec![8]);
+        assert_eq!(becoming.positions.get(&2), Some(&vec![8]));
+    }
+
+    #[test]
+    fn a_peer_that_is_told_that_it_counts_is_not_left_out_by_what_it_said_before() {
+        let visibility = Visibility::new(1, 1, None);
+        visibility.alive.write().insert(2, 7);
+        visibility.count();
+        visibility.holding.lock().insert(2, (7, 100));
+        let holds = |visibility: &Visibility| visibility.holds(&visibility.holding.lock(), 2, 200);
+        assert!(holds(&visibility));
+        assert_eq!(visibility.counts_for(2), 7);
+        assert!(!holds(&visibility));
+        // One that does not count keeps it.
+        visibility.holding.lock().insert(2, (7, 100));
+        visibility.left_out.lock().insert(2, vec![1]);
+        visibility.count();
+        assert_eq!(visibility.counts_for(2), 0);
+        assert!(holds(&visibility));
     }
 }

@@ -8,7 +8,7 @@ fn open(path: &Path) -> Result<Storage, StorageError> {
 fn filled(path: &Path) {
     let storage = open(path).unwrap();
     storage.set_promise(Some("node-1")).unwrap();
-    storage.set_cluster_id("c").unwrap();
+    storage.set_cluster_id("c", true).unwrap();
     storage.state(1).unwrap().write(vec![(b"key".to_vec(), Some(b"value".to_vec()))], b"at 5".to_vec()).unwrap();
 }
 

@@ -121,16 +121,30 @@ fn cluster_id_and_promise_are_kept_and_the_cluster_id_cannot_change() {
     let dir = tempfile::tempdir().unwrap();
     let storage = open(dir.path());
     storage.set_promise(Some("node-0")).unwrap();
-    storage.set_cluster_id("c1").unwrap();
+    storage.set_cluster_id("c1", true).unwrap();
     drop(storage);
     let storage = open(dir.path());
     let identity = storage.identity();
     assert_eq!((identity.cluster_id.as_deref(), identity.promised_to.as_deref()), (Some("c1"), Some("node-0")));
-    storage.set_cluster_id("c1").unwrap();
-    assert!(matches!(storage.set_cluster_id("c2"), Err(StorageError::WrongOwner { .. })));
+    storage.set_cluster_id("c1", true).unwrap();
+    assert!(matches!(storage.set_cluster_id("c2", true), Err(StorageError::WrongOwner { .. })));
     storage.set_promise(None).unwrap();
     drop(storage);
     assert_eq!(open(dir.path()).identity().promised_to, None);
+}
+
+#[test]
+fn a_promise_gives_a_vote_only_in_the_cluster_its_founder_founded() {
+    for (promised, founded, may_vote) in [(true, true, true), (true, false, false), (false, false, false), (false, true, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = open(dir.path());
+        storage.set_promise(promised.then_some("node-0")).unwrap();
+        storage.set_cluster_id("c", founded).unwrap();
+        drop(storage);
+        let storage = open(dir.path());
+        assert_eq!(storage.is_voteless(), !may_vote, "{promised} {founded}");
+        assert_eq!(storage.identity().promised_to.is_some(), may_vote, "{promised} {founded}");
+    }
 }
 
 #[test]
@@ -184,6 +198,6 @@ fn in_memory_mode_does_not_touch_the_path() {
     assert_eq!(storage.identity().incarnation, 77);
     assert!(storage.log(SHARDS).is_ok() && storage.log(SHARDS + 1).is_err());
     assert!(storage.state(SHARDS).is_ok() && storage.state(SHARDS + 1).is_err());
-    storage.set_cluster_id("c").unwrap();
+    storage.set_cluster_id("c", true).unwrap();
     assert_eq!(storage.identity().cluster_id.as_deref(), Some("c"));
 }

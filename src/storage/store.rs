@@ -64,14 +64,18 @@ impl Storage {
         self.identity.lock().identity.clone()
     }
 
-    /// Durable on return. A cluster id, once set, cannot be changed. A node that promised itself to no founder joins: it has no vote yet.
-    pub fn set_cluster_id(&self, cluster_id: &str) -> Result<(), StorageError> {
+    /// Durable on return. A cluster id, once set, cannot be changed. A node joins, and has no vote yet, unless the cluster is the one `founded`
+    /// by whom it promised itself to; else that promise is void.
+    pub fn set_cluster_id(&self, cluster_id: &str, founded: bool) -> Result<(), StorageError> {
         self.change_stored(|stored, path| match &stored.identity.cluster_id {
             Some(found) if found != cluster_id => Err(wrong_owner(path, "cluster", found, cluster_id)),
             Some(_) => Ok(()),
             None => {
                 stored.identity.cluster_id = Some(cluster_id.to_owned());
-                stored.voteless = stored.identity.promised_to.is_none();
+                stored.voteless = !(founded && stored.identity.promised_to.is_some());
+                if stored.voteless {
+                    stored.identity.promised_to = None;
+                }
                 Ok(())
             }
         })

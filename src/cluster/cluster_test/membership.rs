@@ -95,19 +95,73 @@ async fn an_empty_voter_elects_nobody_who_lacks_what_was_acknowledged() {
     assert!(may_vote(&again), "a restart takes nothing back");
 }
 
+/// Two disks are lost, and the founder to be fails when it has the promise of the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_voter_that_promised_itself_to_a_founder_has_no_vote_in_the_old_cluster() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    assert!(nodes.iter().all(may_vote), "those that promised have votes in what was founded with them");
+    let last = nodes.pop().unwrap();
+    last.cluster.shutdown().await;
+    drop(last);
+    nodes[0].ready().await;
+    nodes[0].retain("t").await;
+    drop(nodes);
+    wipe(&plan, 1).await;
+    std::fs::create_dir_all(plan.path(1)).unwrap();
+    Storage::open(&plan.path(1), Mode::File, &Plan::name(1), SHARDS, wall_ms())
+        .unwrap()
+        .set_promise(Some(&Plan::name(0)))
+        .unwrap();
+    let stale = plan.start(2).await;
+    let empty = plan.start(1).await;
+    wait_for("cluster id", || empty.cluster.status().cluster_id.is_some(), String::new).await;
+    tokio::time::sleep(ELECTIONS).await;
+    assert!(!empty.cluster.is_ready() && !stale.cluster.is_ready());
+    assert!(!may_vote(&empty));
+    assert!((0..SHARDS).all(|shard| stale.cluster.leader(ShardId(shard)).is_none()), "{:?}", stale.cluster.status());
+
+    let first = plan.start(0).await;
+    for node in [&first, &empty, &stale] {
+        node.ready().await;
+    }
+    assert_eq!((empty.retained(), stale.retained()), (1, 1), "nothing is lost");
+    wait_for("votes", || may_vote(&empty), String::new).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_can_give_up_what_only_lost_disks_held() {
     log();
     let plan = Plan::new(3, Mode::File);
     let (empty, stale) = with_a_lost_disk(&plan).await;
     tokio::time::sleep(ELECTIONS).await;
-    assert!(stale.cluster.accept_loss().is_empty(), "it has its votes");
-    assert_eq!(empty.cluster.accept_loss().len(), usize::from(SHARDS) + 1);
+    assert_eq!(stale.cluster.accept_loss(), (vec![], vec![]), "it has its votes");
+    let (lost, led) = empty.cluster.accept_loss();
+    assert_eq!((lost.len(), led.len()), (usize::from(SHARDS) + 1, 0));
     empty.ready().await;
     stale.ready().await;
     empty.retain("after").await;
     assert_eq!(empty.retained(), 1);
-    wait_for("votes", || empty.cluster.accept_loss().is_empty(), String::new).await;
+    wait_for("votes", || may_vote(&empty), String::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_given_up_in_a_cluster_that_has_leaders() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    drop(nodes.pop());
+    wipe(&plan, 2).await;
+    let empty = plan.start(2).await;
+    let led = || empty.cluster.groups().iter().all(|group| group.may_vote() || group.view().reachable);
+    wait_for("leaders in reach", led, || format!("{:?}", empty.cluster.status())).await;
+    let (lost, _) = empty.cluster.accept_loss();
+    assert!(lost.is_empty(), "{lost:?}");
+    wait_for("votes", || may_vote(&empty), String::new).await;
+    assert!(empty.cluster.groups().iter().all(|group| group.counts_from().is_some()), "the leaders gave them");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

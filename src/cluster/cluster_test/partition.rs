@@ -117,6 +117,29 @@ async fn a_pair_that_cannot_talk_is_heard_through_the_third() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pair_that_is_refused_is_not_dead_and_is_heard_through_the_third() {
+    log();
+    let wired = Wired::start().await;
+    // Each pair once, so that one of each is `meta`'s leader.
+    for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+        wired.each_wire_between(a, b, Wire::refuse);
+        let until = Instant::now() + Duration::from_secs(5);
+        let mut round = 0;
+        while Instant::now() < until {
+            wired.acknowledges_everywhere(&format!("{a}{b}/{round}"), 1).await;
+            round += 1;
+            assert!(wired.nodes.iter().all(|node| node.cluster.peers().len() == 2), "nobody is declared dead");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(wired.nodes.iter().all(|node| node.cluster.is_ready() && !node.cluster.is_stale()));
+        wired.each_wire(Wire::mend);
+        wired.acknowledges_everywhere(&format!("{a}{b}/after"), 1).await;
+    }
+    assert_eq!(wired.lost(), 0, "no incarnation ended");
+    wait_same_state(&[&wired.nodes[0], &wired.nodes[1], &wired.nodes[2]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pair_of_which_one_does_not_hear_the_other_is_heard_through_the_third() {
     log();
     let wired = Wired::start().await;

@@ -62,3 +62,31 @@ async fn a_cluster_is_rolled_to_the_next_release_and_uses_it_only_then() {
     back.ready().await;
     wait_same_state(&[&nodes[0], &nodes[1], &back]).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_level_is_not_raised_while_a_member_is_away_that_may_go_back() {
+    super::kit::log();
+    let plan = Plan::new(3, Mode::File);
+    let raised = |node, max| ClusterSettings { protocol: Protocol { max, raise_after_ms: 12_000 }, ..plan.settings(node) };
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        nodes.push(plan.start_with(node, raised(node, VERSION_MIN)).await);
+    }
+    for node in &nodes {
+        node.ready().await;
+    }
+    for rolled in 0..3 {
+        let old = nodes.remove(rolled);
+        old.cluster.shutdown().await;
+        drop(old);
+        nodes.insert(rolled, plan.start_with(rolled, raised(rolled, VERSION_MAX)).await);
+        nodes[rolled].ready().await;
+    }
+    let last = nodes.pop().unwrap();
+    last.cluster.shutdown().await;
+    drop(last);
+    tokio::time::sleep(std::time::Duration::from_secs(14)).await;
+    assert_eq!(levels(&nodes.iter().collect::<Vec<_>>()), [VERSION_MIN; 2]);
+    let back = plan.start_with(2, raised(2, VERSION_MIN)).await;
+    back.ready().await;
+}

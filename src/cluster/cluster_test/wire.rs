@@ -1,5 +1,5 @@
-//! A wire between two nodes that can be cut, in one direction or both, or made slow: connections stay open and nothing passes, as with a pulled
-//! cable.
+//! A wire between two nodes that can be cut, in one direction or both, made slow, or made to refuse. Cut, its connections stay open and nothing
+//! passes, as with a pulled cable.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ struct Fault {
     /// Towards the node behind it, and back.
     cut: [bool; 2],
     delay: Duration,
+    refuses: bool,
 }
 
 const THERE: usize = 0;
@@ -31,7 +32,7 @@ pub struct Wire {
 
 impl Wire {
     pub async fn to(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let fault = watch::Sender::new(Fault::default());
         let alive = Arc::new(RwLock::new(()));
@@ -39,7 +40,16 @@ impl Wire {
         let faults = fault.subscribe();
         tokio::spawn(async move {
             while watched.upgrade().is_some() {
-                let Ok((from, _)) = listener.accept().await else { return };
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = wait_refusing(&faults, true) => {
+                        drop(listener);
+                        wait_refusing(&faults, false).await;
+                        listener = TcpListener::bind(address).await.unwrap();
+                        continue;
+                    }
+                };
+                let Ok((from, _)) = accepted else { return };
                 let faults = faults.clone();
                 tokio::spawn(async move {
                     // Without the way back a connection does not come to be either.
@@ -49,8 +59,9 @@ impl Wire {
                     let (from_read, from_write) = from.into_split();
                     let (to_read, to_write) = to.into_split();
                     tokio::select! {
+                        () = wait_refusing(&faults, true) => {}
                         () = pump(from_read, to_write, faults.clone(), THERE) => {}
-                        () = pump(to_read, from_write, faults, BACK) => {}
+                        () = pump(to_read, from_write, faults.clone(), BACK) => {}
                     }
                 });
             }
@@ -60,6 +71,11 @@ impl Wire {
 
     pub fn cut(&self) {
         self.fault.send_modify(|fault| fault.cut = [true; 2]);
+    }
+
+    /// Connections end, and new ones are refused, as by a firewall that rejects.
+    pub fn refuse(&self) {
+        self.fault.send_modify(|fault| fault.refuses = true);
     }
 
     /// Nothing comes to the node behind the wire; what it sends passes.
@@ -84,6 +100,10 @@ impl Wire {
 
 async fn wait_whole(faults: &watch::Receiver<Fault>, direction: usize) {
     let _ = faults.clone().wait_for(|fault| !fault.cut[direction]).await;
+}
+
+async fn wait_refusing(faults: &watch::Receiver<Fault>, refuses: bool) {
+    let _ = faults.clone().wait_for(|fault| fault.refuses == refuses).await;
 }
 
 async fn pump(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, faults: watch::Receiver<Fault>, direction: usize) {

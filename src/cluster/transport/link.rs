@@ -247,7 +247,8 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
                     }
                 }
                 transport.log_refusal(&peer.name, None, &error);
-                if matches!(error, HelloError::Io(_)) && peer.silent_ms().is_some() && !peer.link(class).is_refused() {
+                // Also where nothing listens: a firewall may say so, and a peer that has ended is out of reach for the others too.
+                if matches!(error, HelloError::Io(_)) && peer.silent_ms().is_some() {
                     next = relay::find(transport, peer, class).await;
                     if next.is_some() {
                         continue;
