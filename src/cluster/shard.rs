@@ -124,6 +124,12 @@ impl Shard {
         }))
     }
 
+    /// Reads the state; `None` once it lacks something because the disk could not be read. (The node is about to end.)
+    pub fn read<R>(&self, f: impl FnOnce(&State) -> R) -> Option<R> {
+        let state = self.state.read();
+        state.failure().is_none().then(|| f(&state))
+    }
+
     pub fn set_leads(&self, leads: bool) {
         self.leads.store(leads, Ordering::Release);
         self.hooks.leadership(self.id, leads);
@@ -161,7 +167,8 @@ impl Machine for Shard {
             state.written();
             state.take_filling()
         };
-        if let Some(owner) = filling {
+        // All nodes see it; one tells.
+        if let Some(owner) = filling.filter(|_| self.leads()) {
             warn_limited!(NEARLY_FULL, %owner, "a queue has reached 80 % of its limit; when it is full messages are dropped");
         }
         let Untold { applied: Applied { answers, events }, index, origins } = std::mem::take(&mut *self.untold.lock());
@@ -173,7 +180,8 @@ impl Machine for Shard {
     }
 
     fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
-        let records = Arc::new(Records { store: Arc::clone(&self.disk.store), incoming: Some(incoming.reads()), installed: false.into() });
+        let records =
+            Arc::new(Records { store: Arc::clone(&self.disk.store), incoming: Some(incoming.reads()), installed: false.into() });
         let mut state = State::over(self.id, Arc::clone(&records) as Arc<dyn StoredRecords>, self.disk.resident_bytes_max);
         let load =
             &mut |key: &[u8], value: &[u8]| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string()));
