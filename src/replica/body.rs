@@ -596,6 +596,7 @@ fn messages_mut(command: &mut Command) -> Vec<&mut Arc<Message>> {
         | Command::Acknowledge { .. }
         | Command::AcknowledgeShared { .. }
         | Command::AssignShared { .. }
+        | Command::AssignSharedFrom { .. }
         | Command::RemoveGroup { .. }
         | Command::TrimOutbox { .. }
         | Command::Expire { .. }
@@ -634,9 +635,7 @@ pub(super) fn message_of_event(event: &OutboxEvent) -> Option<&Arc<Message>> {
         OutboxEvent::Assigned { message, .. }
         | OutboxEvent::AssignedFrom { message, .. }
         | OutboxEvent::Publish { message, .. }
-        | OutboxEvent::Returned { message, .. } => {
-            Some(message)
-        }
+        | OutboxEvent::Returned { message, .. } => Some(message),
     }
 }
 
@@ -649,9 +648,7 @@ pub(super) fn message_of_event_mut(event: &mut OutboxEvent) -> Option<&mut Arc<M
         OutboxEvent::Assigned { message, .. }
         | OutboxEvent::AssignedFrom { message, .. }
         | OutboxEvent::Publish { message, .. }
-        | OutboxEvent::Returned { message, .. } => {
-            Some(message)
-        }
+        | OutboxEvent::Returned { message, .. } => Some(message),
     }
 }
 
