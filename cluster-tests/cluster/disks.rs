@@ -16,7 +16,7 @@ use crate::harness::config::{Config, SHARDS};
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::trio::Trio;
-use crate::harness::{SOON, program, script, wait};
+use crate::harness::{SOON, program, repository, script, wait};
 
 const MIB: usize = 1024 * 1024;
 const TOOL: Duration = Duration::from_secs(60);
@@ -26,17 +26,26 @@ const FILLS: Duration = Duration::from_secs(120);
 /// A mounted file system; unmounted when dropped.
 struct Mount(PathBuf);
 
+/// Leaves a line for the summary of `make test`, as the fault tests do: what a passing test prints nobody sees.
+fn leave_out(reason: &str) {
+    let test = std::thread::current().name().map_or_else(|| "cluster::disks".to_owned(), |name| name.replace("::", "."));
+    let folder = repository().join("target/faults");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("{test}.skipped")), format!("{test}: {reason}\n")).unwrap();
+    println!("SKIPPED {test}: {reason}");
+}
+
 impl Mount {
     /// `None`, with the reason printed, where mounting is not permitted.
     fn new(arguments: &[&str], at: &Path) -> Option<Self> {
         fs::create_dir_all(at).unwrap();
         if !rustix::process::geteuid().is_root() {
-            eprintln!("left out: mounting a file system needs root");
+            leave_out("mounting a file system needs root");
             return None;
         }
         let finished = script::run(Command::new("mount").args(arguments).arg(at), TOOL);
         if finished.code != Some(0) {
-            eprintln!("left out: mount {arguments:?}: {}", finished.stderr.trim());
+            leave_out(&format!("mount {arguments:?}: {}", finished.stderr.trim()));
             return None;
         }
         Some(Self(at.to_owned()))
@@ -163,7 +172,7 @@ async fn a_failed_flush_ends_the_node_and_nothing_acknowledged_is_lost() {
     fs::File::create(&image).unwrap().set_len(512 * MIB as u64).unwrap();
     let made = script::run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=1"]).arg(&image), TOOL);
     if made.code != Some(0) {
-        eprintln!("left out: mkfs.ext4: {}", made.stderr.trim());
+        leave_out(&format!("mkfs.ext4: {}", made.stderr.trim()));
         return;
     }
     let image = image.to_string_lossy().into_owned();
@@ -231,7 +240,7 @@ async fn a_directory_that_may_not_be_used_is_named_with_the_reason_and_left_as_i
         let reason = format!("{}{}", finished.stdout, finished.stderr);
         assert!(reason.to_lowercase().contains("permission denied"), "{finished:?}");
     } else {
-        eprintln!("left out: the directory of another user needs root");
+        leave_out("the directory of another user needs root");
     }
     // Read-only.
     let data = node.data().to_string_lossy().into_owned();

@@ -114,8 +114,8 @@ async fn a_node_leaves_and_a_dead_one_is_forgotten() {
     let forgotten = trio.nodes[2].admin(&["forget", "node2"]);
     assert_eq!(forgotten.code, Some(0), "{forgotten:?}");
     let twice = trio.nodes[0].admin(&["forget", "node2"]);
-    assert_eq!(twice.code, Some(0), "{twice:?}");
-    assert!(twice.stdout.contains("node2 is not a member"), "{twice:?}");
+    assert_eq!(twice.code, Some(1), "a wrong name must be seen: {twice:?}");
+    assert!(twice.stderr.contains("node2 is not a member"), "{twice:?}");
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ use tokio::sync::Semaphore;
 use crate::replica::session::QueueEntry;
 use crate::replica::{Fetch, ReadError};
 
+use super::node::Node;
+
 /// Reads of all queues of the node at a time.
 pub(super) const FETCHES_MAX: usize = 4;
 
@@ -71,15 +73,24 @@ impl Fetched {
                 self.entries = entries.into();
                 self.under_way = !is_there;
                 self.missed += u32::from(!is_there);
-                if self.missed == MISSED_MAX {
-                    tracing::error!(number = self.first, "a queued message is missing on disk; its queue stands still");
-                }
                 is_there
             }
             Err(error) => {
                 tracing::error!(%error, "a queued message cannot be read");
                 false
             }
+        }
+    }
+
+    /// Number of the entry that stays missing: the disk lost what is acknowledged.
+    fn lost(&self) -> Option<u64> {
+        (self.missed >= MISSED_MAX).then_some(self.first)
+    }
+
+    /// Ends the node where what was asked for stays missing: its next start tells what is damaged, and others have it.
+    pub(super) fn stop_where_missing(&self, node: &Node) {
+        if let (Some(number), Some(cluster)) = (self.lost(), node.cluster()) {
+            cluster.stop_storage(format!("message {number} of a queue is missing on disk"));
         }
     }
 
@@ -121,6 +132,21 @@ mod tests {
         assert!(fetched.end(Ok(entries(&[1, 2]))));
         assert_eq!(fetched.take(2, 1), None);
         assert_eq!(fetched.take(1, 1), None);
+    }
+
+    #[test]
+    fn only_an_entry_that_is_missing_again_and_again_is_lost() {
+        let mut fetched = Fetched::default();
+        let mut miss = |first, times| {
+            for _ in 0..times {
+                assert!(fetched.begin(1, first) && !fetched.end(Ok(Vec::new())));
+                fetched.resume();
+            }
+            fetched.lost()
+        };
+        assert_eq!(miss(5, MISSED_MAX - 1), None);
+        assert_eq!(miss(6, MISSED_MAX - 1), None, "another entry");
+        assert_eq!(miss(6, 1), Some(6));
     }
 
     #[test]

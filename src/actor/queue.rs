@@ -298,6 +298,7 @@ impl Queue {
             if queue.fetched.end(read) {
                 queue.pump(ctx);
             } else {
+                queue.fetched.stop_where_missing(queue.local.node());
                 ctx.run_later(fetch::RETRY, |queue, ctx| {
                     queue.fetched.resume();
                     queue.pump(ctx);

@@ -82,6 +82,8 @@ pub fn room(node: &Node, cluster: &Cluster, message: &Message) -> Room {
         return Room::There(reserved);
     }
     let under_way = (node.retaining.0.messages.load(Ordering::Acquire), node.retaining.0.bytes.load(Ordering::Acquire));
+    // First: what is taken out of an outbox in between counts twice, not in neither.
+    let waiting = waiting_in_outboxes(node, cluster);
     let stored = stored(cluster);
     let limits = node.settings.retained;
     let fits = |(messages_more, bytes_more): (usize, usize)| {
@@ -89,7 +91,7 @@ pub fn room(node: &Node, cluster: &Cluster, message: &Message) -> Room {
         (messages == 0 || total(stored.0, under_way.0, messages_more) <= limits.messages_max)
             && total(stored.1, under_way.1, bytes_more) <= limits.bytes_max
     };
-    if !fits(waiting_in_outboxes(node, cluster)) {
+    if !fits(waiting) {
         crate::warn_limited!(
             FULL,
             messages = stored.0,

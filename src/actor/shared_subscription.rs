@@ -46,6 +46,8 @@ const RETRY: Duration = Duration::from_millis(100);
 const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Silence of a member's node about an entry before it is handed over again.
 const RESEND: Duration = Duration::from_secs(5);
+/// `Command::AssignSharedFrom` can be read by members from this version on.
+const ASSIGN_FROM_SINCE: u16 = 3;
 
 /// What a shared subscription's actor is told.
 #[derive(Debug)]
@@ -372,6 +374,7 @@ impl SharedSubscription {
             if actor.fetched.end(read) {
                 actor.look(ctx);
             } else {
+                actor.fetched.stop_where_missing(&actor.node);
                 ctx.run_later(fetch::RETRY, |actor, ctx| {
                     actor.fetched.resume();
                     actor.look(ctx);
@@ -425,7 +428,7 @@ impl SharedSubscription {
         if !assignments.is_empty()
             && let Some(cluster) = self.node.cluster()
         {
-            let command = Command::AssignShared { group: self.group.clone(), assignments };
+            let command = assign(self.group.clone(), assignments, cluster.level());
             if cluster.submit_nowait(self.shard, command).is_err() {
                 // Still in the queue: read again from the start.
                 self.restart();
@@ -600,5 +603,29 @@ impl Handler<Wake> for SharedSubscription {
         self.batch = batch;
         self.entries_done(&completed);
         self.look(ctx);
+    }
+}
+
+/// What hands entries over in a cluster of this level: a member of a release before version 3 can read neither the newer command nor its
+/// events.
+fn assign(group: GroupId, assignments: Vec<Assignment>, level: u16) -> Command {
+    if level < ASSIGN_FROM_SINCE {
+        Command::AssignShared { group, assignments }
+    } else {
+        Command::AssignSharedFrom { group, assignments }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hands_entries_over_is_known_to_all_members() {
+        let group = GroupId { share: "g".into(), filter: "t".into() };
+        for level in [2, 3] {
+            let command = assign(group.clone(), Vec::new(), level);
+            assert_eq!(command.since(), level, "{command:?}");
+        }
     }
 }

@@ -131,10 +131,11 @@ impl Handler for NodeAdmin {
         async move {
             match self.cluster.remove_member(node_id(&node), progress.changes()).await {
                 Ok(()) => Ok(format!("{node} is no member any more; {}", self.cluster.members_left())),
-                // As it should be: somebody asked before.
+                // A script must see that a name is wrong; whoever asks twice sees what there is.
                 Err(RemoveError::NotAMember) => {
-                    let known: Vec<String> = self.cluster.members().into_iter().map(|member| member.name).collect();
-                    Ok(format!("{node} is not a member; there are: {}", known.join(", ")))
+                    let mut known: Vec<String> = self.cluster.members().into_iter().map(|member| member.name).collect();
+                    known.sort_unstable();
+                    Err(format!("{} is not a member; there are: {}", node.escape_debug(), known.join(", ")))
                 }
                 Err(error) => Err(format!("{node} is not forgotten: {error}")),
             }
@@ -165,15 +166,36 @@ impl Handler for NodeAdmin {
 /// Between looks at how many clients are left.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// A drain waits so long for a majority that went away.
+const ALONE_MAX: Duration = Duration::from_secs(10);
+
+const ALONE: &str = "this node reaches no majority of the members, so nobody can take over what it leads: start the other nodes.";
+
+/// Whether a drain can come to its end, and leaves somebody to serve clients. A cluster of one node may drain: nobody expects it to serve
+/// meanwhile.
+fn check_drain(hears_majority: bool, members: &[MemberStatus], own: u64) -> Result<(), String> {
+    if !hears_majority {
+        return Err(format!("{ALONE} Nothing was done."));
+    }
+    let mut others = members.iter().filter(|member| member.id != own).peekable();
+    if others.peek().is_some() && !others.any(|member| member.alive && member.connected && !member.draining) {
+        return Err("no node would take clients: all others drain or are away; `cluster undrain` one of them, or start it. Nothing was done."
+            .to_owned());
+    }
+    Ok(())
+}
+
 impl NodeAdmin {
     async fn drained(&self, progress: Progress) -> Outcome {
         if !self.cluster.is_draining() {
+            check_drain(self.cluster.hears_majority(), &self.cluster.members(), self.cluster.node())?;
             self.cluster.set_draining(true);
             tokio::spawn(parting::drain(Arc::clone(&self.node)));
         }
         let mut handed_over = std::pin::pin!(self.cluster.hand_over());
         let mut leads = true;
         let told = progress.changes();
+        let mut heard = Instant::now();
         loop {
             // Not every connection: those that try again are refused again and again.
             let clients = self.node.metrics.hivemq.connections_current.get();
@@ -183,6 +205,11 @@ impl NodeAdmin {
             }
             if !self.cluster.is_draining() {
                 return Err("the drain was ended by `cluster undrain`".to_owned());
+            }
+            if self.cluster.hears_majority() {
+                heard = Instant::now();
+            } else if heard.elapsed() >= ALONE_MAX {
+                return Err(format!("{ALONE} It goes on draining; `cluster undrain` ends that."));
             }
             told(format!("{clients} clients left, leads {} groups", self.cluster.led().len()));
             tokio::select! {
@@ -210,6 +237,27 @@ impl NodeAdmin {
             draining: member.draining,
             version: member.version.as_ref().map(|(program, _)| program.clone()),
             protocol: member.version.as_ref().map(|(_, protocol)| *protocol),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_that_cannot_end_or_leaves_nobody_to_serve_is_refused() {
+        let member = |id, draining| MemberStatus { id, alive: true, connected: true, draining, ..MemberStatus::default() };
+        let away = |id| MemberStatus { id, alive: false, ..MemberStatus::default() };
+        for (hears, members, expected) in [
+            (true, vec![member(1, false)], ""),
+            (true, vec![member(1, false), member(2, true), member(3, false)], ""),
+            (true, vec![member(1, false), member(2, true), member(3, true)], "no node would take clients"),
+            (true, vec![member(1, false), member(2, true), away(3)], "no node would take clients"),
+            (false, vec![member(1, false), away(2), away(3)], "no majority"),
+        ] {
+            let said = check_drain(hears, &members, 1).err().unwrap_or_default();
+            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{members:?}: {said}");
         }
     }
 }

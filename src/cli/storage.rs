@@ -55,7 +55,7 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   troupemq storage check --data /var/lib/troupemq
 
-Exit status: 0 nothing is damaged, 1 something is, 2 the directory cannot be checked (not there, in use, not permitted).";
+Exit status: 0 nothing is damaged, 1 something is, 2 the directory cannot be checked (not there, not a node's, in use, not permitted).";
 
 const RECOVER_EXAMPLES: &str = "\
 Examples:
@@ -63,7 +63,7 @@ Examples:
       Says what would be done
   troupemq storage recover --data /var/lib/troupemq --yes
 
-Exit status: 0 done, 1 not done as --yes was not given, 2 the directory cannot be used (not there, in use, not permitted).";
+Exit status: 0 done, 1 not done as --yes was not given, 2 the directory cannot be used (not there, not a node's, in use, not permitted).";
 
 /// Runs the command; gives the exit status.
 pub fn run(command: &StorageCommand) -> ExitCode {
@@ -131,7 +131,11 @@ fn tell_recovery(recovery: &Recovery, done: bool, out: &mut impl Write) {
         [] => write_line(out, "there is no data to set aside"),
         moved => write_line(
             out,
-            format_args!("{moves} {} to {} (moved back, all in it is what it was)", moved.join(", "), aside.display()),
+            format_args!(
+                "{moves} {} to {} (to undo that before the node is started, move all in it back)",
+                moved.join(", "),
+                aside.display()
+            ),
         ),
     }
     match identity {
@@ -179,6 +183,19 @@ mod tests {
         let err = String::from_utf8(err).unwrap();
         assert_eq!(err.matches("nowhere").count(), 2, "{err}");
         assert!(out.is_empty() && !nowhere.exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_no_nodes_is_refused_and_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("hosts"), "x").unwrap();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        assert_eq!(check(dir.path(), &mut out, &mut err), EXIT_UNUSABLE);
+        assert_eq!(recover(dir.path(), false, &mut out, &mut err), EXIT_UNUSABLE);
+        assert_eq!(recover(dir.path(), true, &mut out, &mut err), EXIT_UNUSABLE);
+        let err = String::from_utf8(err).unwrap();
+        assert_eq!(err.matches("no data directory of a node").count(), 3, "{err}");
+        assert!(out.is_empty() && std::fs::read_dir(dir.path()).unwrap().count() == 1);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub async fn run(node: Arc<Node>) {
             continue;
         }
         if let Some((group, to)) = node.groups.iter().find_map(|group| Some((group, should_lead(&node, group)?))) {
-            tracing::info!(group = group.index, to, "hands leadership over to spread it");
+            tracing::info!(group = group.name(), to = node.name_of(to), "hands leadership over to spread it");
             if let Err(error) = group.raft.trigger().transfer_leader(to).await {
                 tracing::debug!(%error, "leadership was not handed over");
             }

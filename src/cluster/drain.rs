@@ -88,7 +88,7 @@ async fn hand_over_once(node: &Node) {
         if let Some(next) = successor(node, group)
             && let Err(error) = group.raft.trigger().transfer_leader(next).await
         {
-            tracing::debug!(group = group.index, %error, "leadership was not handed over");
+            tracing::debug!(group = group.name(), %error, "leadership was not handed over");
         }
     }
 }

@@ -154,6 +154,11 @@ impl Group {
         }))
     }
 
+    /// As operators see it.
+    pub fn name(&self) -> String {
+        group_name(self.index)
+    }
+
     /// `None` for meta.
     pub fn shard(&self) -> Option<ShardId> {
         self.index.checked_sub(1).map(ShardId)
@@ -381,8 +386,8 @@ impl Group {
         monotonic_ms().saturating_add(self.lease_ms).saturating_sub(ago)
     }
 
-    /// Removes the log up to this entry where all who replicate the group have it, as far as this node knows. True when that is done; else the
-    /// caller comes again: a snapshot must cover it first.
+    /// Removes the log up to this entry where all who replicate the group have it, as far as this node knows (one that does not lead knows of
+    /// itself only). True when that is done; else the caller comes again with the same entry: a snapshot must cover it first.
     pub async fn cut_log(&self, through: u64) -> bool {
         let metrics = self.metrics();
         if metrics.purged.is_some_and(|purged| purged.index() >= through) {
@@ -393,15 +398,13 @@ impl Group {
             return false;
         }
         let trigger = self.raft.trigger();
-        let cut = if metrics.snapshot.is_some_and(|snapshot| snapshot.index() >= through) {
-            trigger.purge_log(through).await
-        } else {
-            trigger.snapshot().await
-        };
+        let is_covered = metrics.snapshot.is_some_and(|snapshot| snapshot.index() >= through);
+        let cut = if is_covered { trigger.purge_log(through).await } else { trigger.snapshot().await };
         if let Err(error) = cut {
-            tracing::debug!(group = self.index, %error, "the log was not cut");
+            tracing::debug!(group = self.name(), %error, "the log was not cut");
+            return false;
         }
-        false
+        is_covered
     }
 
     /// Term and index of the last entry this replica holds; `None` where it holds none.
@@ -422,7 +425,7 @@ impl Group {
         } else {
             return;
         };
-        tracing::debug!(group = self.index, gone, successor, ?outcome, "succession");
+        tracing::debug!(group = self.name(), gone, successor, ?outcome, "succession");
     }
 
     pub fn status(&self) -> GroupStatus {

@@ -230,10 +230,10 @@ impl Cluster {
         shard.submitter.submit_nowait(command)
     }
 
-    /// Reads this node's replica of a shard; keep it short.
+    /// Reads this node's replica of a shard; keep it short. `None` where the replica has failed: what it says is not to be acted on.
     pub fn read<R>(&self, shard: ShardId, f: impl FnOnce(&State) -> R) -> Option<R> {
         let (shard, _) = self.shard(shard)?;
-        Some(f(&shard.state.read()))
+        shard.read(f)
     }
 
     /// Whether this node leads the shard now.
@@ -250,6 +250,16 @@ impl Cluster {
     #[must_use]
     pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
         self.inner.node.transport.as_ref().is_some_and(|transport| transport.send(node, message))
+    }
+
+    /// Ends this node: its disk does not hold what it should. Whoever asks `failure` learns that the storage has stopped.
+    pub fn stop_storage(&self, why: String) {
+        self.inner.node.storage.stop(why);
+    }
+
+    /// Whether a majority of the members that decide was heard lately.
+    pub fn hears_majority(&self) -> bool {
+        self.inner.node.hears_majority()
     }
 
     /// Whether there is a link to a node.

@@ -26,11 +26,21 @@ struct Seen {
     /// At the last look, and the last entry applied then.
     bytes: u64,
     applied: u64,
-    /// The entry that the log is being cut up to, and the bytes when it had been applied. It stays the same until that is done: where a few
-    /// entries come all the time, the last one applied would always be ahead of the cut.
-    cutting: Option<(u64, u64)>,
     /// When the log was cut last.
     cut_bytes: u64,
+    /// The last entry that is being cut, and the bytes then. It stays while later ones are applied, or a log that grows slowly would never
+    /// get there.
+    cutting: Option<(u64, u64)>,
+}
+
+impl Seen {
+    /// What is to be cut now: the last entry, and the bytes up to it.
+    fn to_cut(&mut self, bytes: u64) -> Option<(u64, u64)> {
+        if self.cutting.is_none() && bytes - self.cut_bytes >= CUT_BYTES {
+            self.cutting = Some((self.applied, self.bytes));
+        }
+        self.cutting
+    }
 }
 
 pub async fn run(node: Arc<Node>) {
@@ -43,11 +53,11 @@ pub async fn run(node: Arc<Node>) {
         for (group, seen) in node.groups.iter().zip(&mut seen) {
             let bytes = group.appended_bytes();
             quiet &= bytes - seen.bytes < QUIET_BYTES;
-            if all_here && (seen.cutting.is_some() || bytes - seen.cut_bytes >= CUT_BYTES) {
-                let (through, at_bytes) = *seen.cutting.get_or_insert((seen.applied, seen.bytes));
-                if group.cut_log(through).await {
-                    (seen.cut_bytes, seen.cutting) = (at_bytes, None);
-                }
+            if all_here
+                && let Some((through, cut_bytes)) = seen.to_cut(bytes)
+                && group.cut_log(through).await
+            {
+                (seen.cut_bytes, seen.cutting) = (cut_bytes, None);
             }
             seen.bytes = bytes;
             seen.applied = group.applied_index();
@@ -85,5 +95,21 @@ fn done(what: &str, outcome: Result<Result<(), crate::storage::StorageError>, to
         Ok(Ok(())) => tracing::debug!(what, "compacted"),
         Ok(Err(error)) => tracing::warn!(what, %error, "not compacted"),
         Err(error) => tracing::warn!(what, %error, "not compacted"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_cut_does_not_move_with_what_is_applied_meanwhile() {
+        let mut seen = Seen { bytes: CUT_BYTES, applied: 100, ..Seen::default() };
+        assert_eq!(seen.to_cut(CUT_BYTES - 1), None, "too little");
+        assert_eq!(seen.to_cut(CUT_BYTES), Some((100, CUT_BYTES)));
+        (seen.bytes, seen.applied) = (CUT_BYTES + 10, 101);
+        assert_eq!(seen.to_cut(CUT_BYTES + 20), Some((100, CUT_BYTES)));
+        (seen.cut_bytes, seen.cutting) = (CUT_BYTES, None);
+        assert_eq!(seen.to_cut(CUT_BYTES + 30), None);
     }
 }

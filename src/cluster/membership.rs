@@ -274,10 +274,10 @@ async fn allow_votes(node: &Node) {
         if caught_up && group.counts_from().map_or_else(|| leader_is_older(node, group), |index| applied >= index) {
             group.set_may_vote(true);
         } else if !view.reachable && node.operator.loss_accepted.lock().contains(&group.index) {
-            tracing::warn!(group = group.index, "this replica votes although it came without data, as an operator wants");
+            tracing::warn!(group = group.name(), "this replica votes although it came without data, as an operator wants");
             group.set_may_vote(true);
         } else if !node.storage.is_on_disk() && view.leaderless_ms(monotonic_ms()) > VOTELESS_MS_MAX {
-            tracing::warn!(group = group.index, "no leader for long: this replica votes although it came without data");
+            tracing::warn!(group = group.name(), "no leader for long: this replica votes although it came without data");
             group.set_may_vote(true);
         }
     }
@@ -362,7 +362,7 @@ fn admit(node: &Arc<Node>, from: NodeId, peer: PeerNode, empty: Option<Empty>) {
         tokio::spawn(async move {
             let changed = timeout(CHANGE_TIMEOUT, admit_to(&group, from, peer, is_empty, &placed)).await;
             if let Ok(Err(error)) = changed {
-                tracing::debug!(group = group.index, error, "a member was not added");
+                tracing::debug!(group = group.name(), error, "a member was not added");
             }
             drop(change);
         });
@@ -403,12 +403,12 @@ async fn admit_to(group: &Group, id: NodeId, peer: PeerNode, empty: bool, eligib
     let known = members(&metrics);
     match known.get(&id) {
         None => {
-            tracing::info!(group = group.index, peer = peer.name, "a node joins");
+            tracing::info!(group = group.name(), peer = peer.name, "a node joins");
             group.raft.add_learner(id, peer, false).await.map_err(|error| error.to_string())?;
             return Ok(());
         }
         Some(member) if member.address != peer.address => {
-            tracing::info!(group = group.index, peer = peer.name, from = member.address, to = peer.address, "a node has moved");
+            tracing::info!(group = group.name(), peer = peer.name, from = member.address, to = peer.address, "a node has moved");
             let moved = ChangeMembers::SetNodes([(id, peer)].into());
             group.raft.change_membership(moved, true).await.map_err(|error| error.to_string())?;
             return Ok(());
@@ -419,7 +419,7 @@ async fn admit_to(group: &Group, id: NodeId, peer: PeerNode, empty: bool, eligib
     if empty {
         if voters.contains(&id) {
             tracing::warn!(
-                group = group.index,
+                group = group.name(),
                 peer = peer.name,
                 "a voter came back without data: no vote until it has them again"
             );
@@ -434,7 +434,7 @@ async fn admit_to(group: &Group, id: NodeId, peer: PeerNode, empty: bool, eligib
     if voters.contains(&id) || !placed.contains(&id) || behind > VOTER_LAG_ENTRIES {
         return Ok(());
     }
-    tracing::info!(group = group.index, peer = peer.name, "a node votes from now on");
+    tracing::info!(group = group.name(), peer = peer.name, "a node votes from now on");
     let change = ChangeMembers::AddVoterIds([id].into());
     group.raft.change_membership(change, true).await.map_err(|error| error.to_string())?;
     Ok(())

@@ -1,12 +1,14 @@
 //! The meta group's replica: who is a member, and which incarnations are alive.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::replica::meta::{Member, MetaState};
+use crate::replica::meta::{Member, MetaEvent, MetaState};
 use crate::replica::{Incarnation, NodeId};
 use crate::storage::state::{Changes, Incoming};
 use crate::storage::{StateStore, StorageError};
@@ -24,12 +26,19 @@ const LEVEL_KEY: &[u8] = b"meta level";
 pub struct Meta {
     state: RwLock<MetaState>,
     changed: watch::Sender<()>,
+    /// What is applied happens now; else it is history, which a node reads that starts or is filled.
+    follows: AtomicBool,
 }
 
 impl Meta {
     pub fn load(store: &dyn StateStore) -> Result<Arc<Self>, StorageError> {
         let state = read(&mut |visit| store.load(visit))?;
-        Ok(Arc::new(Self { state: RwLock::new(state), changed: watch::Sender::new(()) }))
+        Ok(Arc::new(Self { state: RwLock::new(state), changed: watch::Sender::new(()), follows: AtomicBool::new(false) }))
+    }
+
+    /// Whether the replica has all that is committed, as far as this node knows.
+    pub fn set_follows(&self, follows: bool) {
+        self.follows.store(follows, Ordering::Relaxed);
     }
 
     /// Wakes after entries were applied.
@@ -60,16 +69,37 @@ impl Meta {
     }
 }
 
+fn names(state: &MetaState) -> BTreeMap<NodeId, String> {
+    state.members.iter().map(|(&id, member)| (id, member.name.clone())).collect()
+}
+
+/// For operators, unless it is history.
+fn tell<'a>(event: &MetaEvent, name: impl Fn(NodeId) -> Option<&'a String>, is_news: bool) {
+    let (id, what) = match event {
+        MetaEvent::Up { node, .. } => (*node, "a member is up"),
+        MetaEvent::Down { node, .. } => (*node, "a member is down"),
+        MetaEvent::Removed { node } => (*node, "a member was removed"),
+    };
+    let node = name(id).cloned().unwrap_or_else(|| format!("{id:016x}"));
+    if is_news {
+        tracing::info!(node, "{what}");
+    } else {
+        tracing::debug!(node, "{what} (history)");
+    }
+}
+
 impl Machine for Meta {
     fn apply(&self, index: u64, payload: &Payload) {
         let Payload::Meta(commands) = payload else {
             tracing::error!(index, "an entry of another group is ignored");
             return;
         };
+        let is_news = self.follows.load(Ordering::Relaxed);
         let mut state = self.state.write();
         for command in commands {
+            let names = names(&state);
             for event in state.apply(command) {
-                tracing::info!(?event, "membership");
+                tell(&event, |id| state.members.get(&id).map(|member| &member.name).or_else(|| names.get(&id)), is_news);
             }
         }
     }

@@ -83,6 +83,8 @@ pub struct Node {
     pub operator: Operator,
     /// What readiness waits for, and since when.
     waiting_for: Mutex<Option<(String, u64)>>,
+    /// Whether the log said last that clients may come; a planned hand-over changes nothing.
+    told_ready: Mutex<Option<bool>>,
     pub cancel: CancellationToken,
 }
 
@@ -180,6 +182,7 @@ impl Node {
             minority: watch::Sender::new(false),
             operator: Operator::default(),
             waiting_for: Mutex::default(),
+            told_ready: Mutex::default(),
             cancel: CancellationToken::new(),
         });
         node.spawn_tasks(control_queue);
@@ -263,7 +266,7 @@ impl Node {
     }
 
     /// Whether a majority of the members that decide on `meta` was heard lately. Links that were cut are up for a while yet.
-    fn hears_majority(&self) -> bool {
+    pub fn hears_majority(&self) -> bool {
         let Some(transport) = &self.transport else { return true };
         let voters: Vec<NodeId> = self.meta_group().metrics().membership_config.voter_ids().collect();
         let heard = |peer: &&PeerView| peer.connected && peer.silent_ms.is_some_and(|silent| silent < UNHEARD_MS);
@@ -282,13 +285,13 @@ impl Node {
         self.stop();
         for group in &self.groups {
             if let Err(error) = group.raft.shutdown().await {
-                tracing::warn!(group = group.index, %error, "a group did not stop cleanly");
+                tracing::warn!(group = group.name(), %error, "a group did not stop cleanly");
             }
             let Ok(store) = self.storage.state(group.index) else { continue };
             match tokio::task::spawn_blocking(move || store.flush()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(group = group.index, %error, "the state was not flushed"),
-                Err(error) => tracing::error!(group = group.index, %error, "the state was not flushed"),
+                Ok(Err(error)) => tracing::error!(group = group.name(), %error, "the state was not flushed"),
+                Err(error) => tracing::error!(group = group.name(), %error, "the state was not flushed"),
             }
         }
     }
@@ -405,11 +408,12 @@ impl Node {
                 _ => "the cluster to be founded or found".to_owned(),
             });
         }
-        if self.is_draining() {
-            return Some("the end of its drain".to_owned());
-        }
+        // First: a drain does not come to its end without.
         if *self.minority.borrow() {
             return Some("a majority of the nodes in reach".to_owned());
+        }
+        if self.is_draining() {
+            return Some("the end of its drain".to_owned());
         }
         for group in &self.groups {
             let name = super::group::group_name(group.index);
@@ -460,18 +464,30 @@ impl Node {
             (Some(reason), Some((known, _))) if reason == *known => {}
             (None, None) if self.is_ready() => {}
             (Some(reason), Some((_, since))) => *waiting = Some((reason, *since)),
-            (reason, _) => {
-                match &reason {
-                    _ if self.cancel.is_cancelled() || self.stopping.load(Ordering::Relaxed) => {}
-                    Some(reason) => tracing::info!(reason, "not ready: waits for"),
-                    None => tracing::info!("ready"),
-                }
-                *waiting = reason.map(|reason| (reason, wall_ms()));
-            }
+            (reason, _) => *waiting = reason.map(|reason| (reason, wall_ms())),
         }
         self.ready.store(waiting.is_none(), Ordering::Relaxed);
         self.was_ready.fetch_or(waiting.is_none(), Ordering::Relaxed);
+        self.tell_readiness(waiting.as_ref());
+        let meta = self.meta_group();
+        self.meta.set_follows(meta.view().caught_up && meta.lag() == 0);
         waiting.clone()
+    }
+
+    /// In the log, where readiness changes: not for a leadership that is handed over, during which clients are taken all the same.
+    fn tell_readiness(&self, waiting: Option<&(String, u64)>) {
+        if self.cancel.is_cancelled() || self.stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        let refuses = self.is_draining() || *self.minority.borrow() || !self.was_ready.load(Ordering::Relaxed);
+        let is_ready = waiting.is_none_or(|(_, since)| !refuses && wall_ms().saturating_sub(*since) < GRACE_MS);
+        if self.told_ready.lock().replace(is_ready) == Some(is_ready) {
+            return;
+        }
+        match waiting {
+            Some((reason, _)) if !is_ready => tracing::info!(reason, "not ready: waits for"),
+            Some(_) | None => tracing::info!("ready"),
+        }
     }
 }
 

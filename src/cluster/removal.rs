@@ -130,7 +130,7 @@ pub fn remove_from_led(node: &Arc<Node>, id: NodeId) {
         let group = Arc::clone(group);
         tokio::spawn(async move {
             if let Ok(Err(error)) = timeout(CHANGE_TIMEOUT, remove_from(&group, id)).await {
-                tracing::debug!(group = group.index, error, "a member was not removed");
+                tracing::debug!(group = group.name(), error, "a member was not removed");
             }
             drop(change);
         });
@@ -144,7 +144,7 @@ async fn remove_from(group: &Group, id: NodeId) -> Result<(), String> {
     }
     let votes = metrics.membership_config.voter_ids().any(|voter| voter == id);
     let change = if votes { ChangeMembers::RemoveVoters([id].into()) } else { ChangeMembers::RemoveNodes([id].into()) };
-    tracing::info!(group = group.index, node = id, "a node leaves");
+    tracing::info!(group = group.name(), node = id, "a node leaves");
     group.raft.change_membership(change, false).await.map_err(|error| error.to_string())?;
     Ok(())
 }

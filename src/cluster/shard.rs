@@ -129,6 +129,12 @@ impl Shard {
         }))
     }
 
+    /// Reads the state; `None` once it lacks something because the disk could not be read. (The node is about to end.)
+    pub fn read<R>(&self, f: impl FnOnce(&State) -> R) -> Option<R> {
+        let state = self.state.read();
+        state.failure().is_none().then(|| f(&state))
+    }
+
     pub fn set_leads(&self, leads: bool) {
         self.leads.store(leads, Ordering::Release);
         self.hooks.leadership(self.id, leads);
@@ -167,7 +173,8 @@ impl Machine for Shard {
             state.written();
             state.take_filling()
         };
-        if let Some(owner) = filling {
+        // All nodes see it; one tells.
+        if let Some(owner) = filling.filter(|_| self.leads()) {
             warn_limited!(NEARLY_FULL, %owner, "a queue has reached 80 % of its limit; when it is full messages are dropped");
         }
         let Untold { applied: Applied { answers, events }, index, origins } = std::mem::take(&mut *self.untold.lock());

@@ -210,6 +210,7 @@ async fn nothing_that_was_applied_without_a_message_it_needed_is_written_or_told
     assert!(rig.queue("three").await.unwrap_err().to_string().contains("broken"));
     rig.store.broken.store(false, Ordering::Relaxed);
     assert!(rig.queue("four").await.is_err());
+    assert!(rig.shard.read(State::outbox_bounds).is_none(), "nobody acts on what it says");
     assert_eq!((rig.told(), rig.store.writes.load(Ordering::Relaxed)), (Vec::new(), writes));
     assert_eq!(rig.store.applied().unwrap(), stored, "a restart applies it again");
 }

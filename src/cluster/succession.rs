@@ -180,7 +180,11 @@ fn succeed(node: &Node, group: &Arc<Group>, gone: NodeId, said: &BTreeMap<NodeId
     attempts.insert(group.index, Attempts { of: gone, count: count + 1, last: Instant::now() });
     let chosen = candidates[count % candidates.len()];
     if chosen == node.id {
-        tracing::info!(group = group.index, gone, "the leader's process is gone: this node stands for election");
+        tracing::info!(
+            group = group.name(),
+            gone = node.name_of(gone),
+            "the leader's process is gone: this node stands for election"
+        );
     }
     let group = Arc::clone(group);
     // The successor first waits for its own log to be flushed.

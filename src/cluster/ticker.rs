@@ -159,6 +159,6 @@ async fn snapshot_by_bytes(group: &Group, logged: &mut Logged) {
     // Not beyond what an earlier snapshot holds: followers a moment behind still find their entries.
     let purge = if purge_through > 0 { trigger.purge_log(purge_through).await } else { Ok(()) };
     if let Err(error) = snapshot.and(purge) {
-        tracing::debug!(group = group.index, %error, "the log was not cut by its size");
+        tracing::debug!(group = group.name(), %error, "the log was not cut by its size");
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::replica::NodeId;
 
 use super::control::{Control, FEATURES};
+use super::drain;
 use super::group::{Group, group_name};
 use super::node::Node;
 use super::node_id::node_id;
@@ -66,6 +67,9 @@ fn groups(node: &Node, group: Option<&str>) -> Result<Vec<Arc<Group>>, String> {
 fn member(node: &Node, name: &str) -> Result<NodeId, String> {
     let id = node_id(name);
     match node.meta.member(id) {
+        Some(_) if drain::is_draining(node, id) => {
+            Err(format!("{name} drains or stops, so it leads nothing; end that there first (troupemq cluster undrain)"))
+        }
         Some(member) if member.alive && node.hears(id) => Ok(id),
         Some(_) => Err(format!("{name} is not in reach, so it cannot lead; start it first")),
         None => {
@@ -85,9 +89,13 @@ fn check_voter(node: &Node, group: &Group, to: NodeId) -> Result<(), String> {
 /// By the group's leader.
 async fn hand_over(node: &Node, group: &Group, to: Option<NodeId>) -> Result<(), String> {
     let Some(transport) = &node.transport else { return Err("this node is alone: there is no other to lead".to_owned()) };
-    let successor = to.or_else(|| group.successor(|peer| transport.connected(peer)));
+    let successor = to.or_else(|| group.successor(|peer| transport.connected(peer) && !drain::is_draining(node, peer)));
     let Some(successor) = successor else {
-        return Err(format!("no other voter of group {} is in reach: {}", group_name(group.index), in_reach(node)));
+        return Err(format!(
+            "no other voter of group {} is in reach that does not drain: {}",
+            group_name(group.index),
+            in_reach(node)
+        ));
     };
     if transport.version(successor) >= FEATURES {
         transport.send_control(successor, Control::KeepLeading { group: group.index });
@@ -117,7 +125,7 @@ pub fn asked(node: &Arc<Node>, group: u16, to: Option<NodeId>) {
     let node = Arc::clone(node);
     tokio::spawn(async move {
         if let Err(error) = hand_over(&node, &group, to).await {
-            tracing::warn!(group = group.index, error, "leadership was not handed over as a peer asked");
+            tracing::warn!(group = group.name(), error, "leadership was not handed over as a peer asked");
         }
     });
 }

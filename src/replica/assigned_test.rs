@@ -131,7 +131,7 @@ fn an_assigned_entry_comes_to_its_member_by_the_outbox() {
     let queue = Target::Group { group: id.clone(), queue_limit: 9, discard_oldest: false };
     bench.run(Command::Enqueue { message: qos2("t/1"), targets: vec![queue] });
     let assignment = Assignment { seq: 1, client: "c".into(), retain: false, subscription_ids: SubscriptionIds::new() };
-    bench.run(Command::AssignShared { group: id.clone(), assignments: vec![assignment] });
+    bench.run(Command::AssignSharedFrom { group: id.clone(), assignments: vec![assignment] });
     let outbox = bench.state.outbox_after(Position::default(), 9);
     let Some((to, OutboxEvent::AssignedFrom { client, group: of, message, .. })) =
         outbox.last().map(|(position, event)| (*position, (**event).clone()))

@@ -596,6 +596,7 @@ fn messages_mut(command: &mut Command) -> Vec<&mut Arc<Message>> {
         | Command::Acknowledge { .. }
         | Command::AcknowledgeShared { .. }
         | Command::AssignShared { .. }
+        | Command::AssignSharedFrom { .. }
         | Command::RemoveGroup { .. }
         | Command::TrimOutbox { .. }
         | Command::Expire { .. }

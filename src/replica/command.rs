@@ -96,6 +96,8 @@ pub enum Command {
     Whole { command: Box<Self>, cut: Vec<u32> },
     /// The shared subscriptions of this shard that a node declares now, in place of those it declared before. Outcome: `Done`.
     Declare(DeclareCommand),
+    /// `AssignShared` whose events name the shared subscription, so that a member can give back what was not sent to it. Outcome: `Done`.
+    AssignSharedFrom { group: GroupId, assignments: Vec<Assignment> },
 }
 
 /// The content of `Command::Declare`.
@@ -126,7 +128,7 @@ impl Command {
             Self::Whole { command, .. } => command.since(),
             Self::Enqueue { targets, .. } => newest(targets.iter()),
             Self::Take(take) => newest(take.enqueue.iter().flat_map(|(_, targets)| targets)),
-            Self::Declare(_) => 3,
+            Self::Declare(_) | Self::AssignSharedFrom { .. } => 3,
             Self::Connect(_)
             | Self::Disconnect { .. }
             | Self::NodeDown { .. }
@@ -165,6 +167,7 @@ impl Command {
             | Self::Acknowledge { .. }
             | Self::AcknowledgeShared { .. }
             | Self::AssignShared { .. }
+            | Self::AssignSharedFrom { .. }
             | Self::RemoveGroup { .. }
             | Self::Take(_)
             | Self::TrimOutbox { .. }

@@ -141,7 +141,7 @@ pub enum OutboxEvent {
         group: GroupId,
         message: Arc<Message>,
     },
-    /// `Assigned` with the shared subscription it comes from; version 3 writes this one only.
+    /// `Assigned` with the shared subscription it comes from; since version 3.
     AssignedFrom {
         client: ByteString,
         group: GroupId,

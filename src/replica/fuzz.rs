@@ -317,7 +317,12 @@ impl World {
                     retain: false,
                     subscription_ids: SubscriptionIds::new(),
                 });
-                Command::AssignShared { group: a_group(), assignments: assignments.collect() }
+                let (group, assignments) = (a_group(), assignments.collect());
+                if draw.below(2) == 0 {
+                    Command::AssignShared { group, assignments }
+                } else {
+                    Command::AssignSharedFrom { group, assignments }
+                }
             }
             13 => {
                 let next_seq = self.running.group(&a_group()).map_or(1, |group| group.queue_head.next_seq);

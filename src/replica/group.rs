@@ -63,18 +63,19 @@ impl State {
     }
 
     /// Hands entries over to members' sessions; what is gone meanwhile (expired, discarded) is not handed over.
-    pub(super) fn assign_shared(&mut self, scope: &mut Scope, id: &GroupId, assignments: &[Assignment]) {
+    /// `named`: the events say which group; nodes of version 2 cannot read those.
+    pub(super) fn assign_shared(&mut self, scope: &mut Scope, id: &GroupId, assignments: &[Assignment], named: bool) {
         let mut steps = Vec::with_capacity(assignments.len());
         let mut events = Vec::with_capacity(assignments.len());
         for assignment in assignments {
             let Some(message) = self.message_of_group(id, assignment.seq) else { continue };
             steps.push((assignment.seq, QueueStep::Completed));
-            events.push(OutboxEvent::AssignedFrom {
-                client: assignment.client.clone(),
-                group: id.clone(),
-                message,
-                retain: assignment.retain,
-                subscription_ids: assignment.subscription_ids.clone(),
+            let (client, retain) = (assignment.client.clone(), assignment.retain);
+            let subscription_ids = assignment.subscription_ids.clone();
+            events.push(if named {
+                OutboxEvent::AssignedFrom { client, group: id.clone(), message, retain, subscription_ids }
+            } else {
+                OutboxEvent::Assigned { client, message, retain, subscription_ids }
             });
         }
         self.acknowledge_shared(scope, id, &steps);

@@ -240,12 +240,27 @@ fn a_qos2_entry_of_a_shared_subscription_is_assigned_to_its_member_once() {
     let qos2 = Arc::new(Message { qos: QoS::ExactlyOnce, ..Message::clone(&message("t")) });
     bench.run(Command::Enqueue { message: qos2.clone(), targets: vec![to_group(&id, 10, false)] });
     let assignment = Assignment { seq: 1, client: "c".into(), retain: false, subscription_ids: [7].into_iter().collect() };
-    let assign = Command::AssignShared { group: id, assignments: vec![assignment] };
+    let assign = Command::AssignSharedFrom { group: id, assignments: vec![assignment] };
     assert_eq!(outbox_of(&bench.run(assign.clone()).1), ["assign t to c"]);
     let OutboxEvent::AssignedFrom { message, subscription_ids, .. } = &*last_outbox(&bench) else { panic!() };
     assert_eq!((message, &subscription_ids[..]), (&qos2, &[7][..]));
     assert_eq!(bench.state.queued_count(), 0);
     assert_eq!(outbox_of(&bench.run(assign).1), [""; 0], "the entry is gone");
+}
+
+/// What stands in a state or a snapshot must be readable to a program of the release before while the cluster's level is its.
+#[test]
+fn the_command_of_version_2_writes_the_event_of_version_2() {
+    let mut bench = Bench::new();
+    let id = group("g", "t");
+    let qos2 = Arc::new(Message { qos: QoS::ExactlyOnce, ..Message::clone(&message("t")) });
+    bench.run(Command::Enqueue { message: qos2.clone(), targets: vec![to_group(&id, 10, false)] });
+    let assignments = vec![Assignment { seq: 1, client: "c".into(), retain: false, subscription_ids: [7].into_iter().collect() }];
+    let old = Command::AssignShared { group: id.clone(), assignments: assignments.clone() };
+    assert_eq!((old.since(), Command::AssignSharedFrom { group: id, assignments }.since()), (2, 3));
+    bench.run(old);
+    let OutboxEvent::Assigned { message, .. } = &*last_outbox(&bench) else { panic!() };
+    assert_eq!(message, &qos2);
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub struct GroupReport {
 /// Checks the directory; an error is one of looking, damage is in the report. `scratch` is where the second directory may be: the first place
 /// that can be written to is taken.
 pub fn run(path: &Path, scratch: &[PathBuf]) -> Result<Report, StorageError> {
-    let _directory = Directory::inspect(path)?;
+    let _directory = Directory::inspect_node(path)?;
     let mut report = Report::default();
     let stored = match IdentityFile::in_directory(path).read() {
         Ok(Some(stored)) => stored,
@@ -111,15 +111,20 @@ fn check_log(logs: &FileLogs, group: u16, found: &mut Findings<'_>) {
         }
         next = to + 1;
     }
-    found.add_all(&format!("log of group {group}"), faults);
+    found.add_all(&format!("log of {}", group_name(group)), faults);
     found.report.groups[usize::from(group)].entries = entries;
 }
 
 fn check_state(states: &FileStates, group: u16, found: &mut Findings<'_>) {
     let mut faults = Faults::default();
     let records = states.check(group, &mut |error| faults.add(error));
-    found.add_all(&format!("state of group {group}"), faults);
+    found.add_all(&format!("state of {}", group_name(group)), faults);
     found.report.groups[usize::from(group)].records = records;
+}
+
+/// As the rest of the report has it.
+fn group_name(group: u16) -> String {
+    group.checked_sub(1).map_or_else(|| "meta".to_owned(), |shard| format!("shard {shard}"))
 }
 
 #[derive(Default)]

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, PersistMode};
@@ -148,13 +148,20 @@ impl Shared {
         self.engine.read().clone().ok_or_else(closed)
     }
 
-    /// All there is; waits for something. Nothing: stopped.
-    fn take(&self) -> Vec<(Arc<Group>, Change)> {
+    /// All there is; waits for something, `None` if for longer than `patience`. Nothing: stopped.
+    fn take(&self, patience: Option<Duration>) -> Option<Vec<(Arc<Group>, Change)>> {
+        let until = patience.map(|patience| Instant::now() + patience);
         let mut pending = self.pending.lock();
         while pending.changes.is_empty() && !pending.stopped {
-            self.wake.wait(&mut pending);
+            match until {
+                None => self.wake.wait(&mut pending),
+                Some(until) if self.wake.wait_until(&mut pending, until).timed_out() => {
+                    return (!pending.changes.is_empty()).then(|| std::mem::take(&mut pending.changes));
+                }
+                Some(_) => {}
+            }
         }
-        std::mem::take(&mut pending.changes)
+        Some(std::mem::take(&mut pending.changes))
     }
 }
 
@@ -166,7 +173,13 @@ pub(super) fn closed() -> StorageError {
 pub(super) fn run(shared: &Shared, mut batch_number: u64, mut mark: FlushedMark) -> u64 {
     let _close = CloseOnExit(shared);
     loop {
-        let changes = shared.take();
+        let Some(changes) = shared.take(mark.sync_due_in()) else {
+            if let Err(error) = mark.sync() {
+                shared.health.poison(&error);
+                return batch_number;
+            }
+            continue;
+        };
         if changes.is_empty() {
             return batch_number;
         }
@@ -191,7 +204,7 @@ impl Drop for CloseOnExit<'_> {
             shared.health.poison(&StorageError::Engine("the thread that writes the logs panicked".into()));
         }
         shared.stop();
-        for (group, change) in shared.take() {
+        for (group, change) in shared.take(None).unwrap_or_default() {
             finish(&group, change, Err(closed()), shared.tail_bytes_max);
         }
         shared.engine.write().take();

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::StorageError;
+use super::{StorageError, file_log, flushed_mark, identity};
 
 const LOCK_FILE: &str = "lock";
 
@@ -46,6 +46,16 @@ impl Directory {
             Err(error) => return Err(io(error)),
         };
         Self::lock(path, lock_path, lock)
+    }
+
+    /// Takes the lock of a node's directory that is there, and writes nothing.
+    pub(super) fn inspect_node(path: &Path) -> Result<Self, StorageError> {
+        let directory = Self::inspect(path)?;
+        let parts = [identity::FILE_NAME, file_log::DIRECTORY, "state", flushed_mark::FILE_NAME];
+        if parts.iter().any(|part| path.join(part).exists()) {
+            return Ok(directory);
+        }
+        Err(StorageError::NotANode { path: path.to_owned() })
     }
 
     fn lock(path: &Path, lock_path: PathBuf, mut lock: File) -> Result<Self, StorageError> {

@@ -26,6 +26,8 @@ pub enum StorageError {
          the node with an empty --data directory"
     )]
     Left { path: PathBuf, node: String, cluster: String },
+    #[error("{path} is no data directory of a node: there is nothing of one in it; name the right one with --data")]
+    NotANode { path: PathBuf },
     #[error("data directory {path} is used by process {pid} (pid file {lock}); stop it or use another --data directory")]
     Locked { path: PathBuf, lock: PathBuf, pid: String },
     #[error("{file} is damaged at {offset}: {what}{WAY_OUT}")]

@@ -8,7 +8,7 @@
 //! may lack the last second, never be ahead.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub(super) struct FlushedMark {
     path: PathBuf,
     file: File,
     synced: Instant,
+    /// Something was written since.
+    unsynced: bool,
 }
 
 impl FlushedMark {
@@ -51,22 +53,24 @@ impl FlushedMark {
             Ok(file)
         };
         let file = create().map_err(|error| StorageError::io(&path, error))?;
-        Ok(Self { path, file, synced: Instant::now() })
+        Ok(Self { path, file, synced: Instant::now(), unsynced: false })
     }
 
-    /// The batch of this number is flushed. Kept by the system at once, on the disk within a second of further batches.
+    /// The batch of this number is flushed. Kept by the system at once, on the disk within a second: by a further batch, or by `sync`, which is due in `sync_due_in`.
     pub(super) fn advance(&mut self, number: u64) -> Result<(), StorageError> {
-        let write = || -> io::Result<bool> {
-            self.file.write_all_at(line(number).as_bytes(), 0)?;
-            let due = self.synced.elapsed() >= SYNC_INTERVAL;
-            if due {
-                self.file.sync_data()?;
-            }
-            Ok(due)
-        };
-        if write().map_err(|error| StorageError::io(&self.path, error))? {
-            self.synced = Instant::now();
-        }
+        self.file.write_all_at(line(number).as_bytes(), 0).map_err(|error| StorageError::io(&self.path, error))?;
+        self.unsynced = true;
+        if self.synced.elapsed() >= SYNC_INTERVAL { self.sync() } else { Ok(()) }
+    }
+
+    /// How long what was written may yet wait; `None` where nothing does.
+    pub(super) fn sync_due_in(&self) -> Option<Duration> {
+        self.unsynced.then(|| SYNC_INTERVAL.saturating_sub(self.synced.elapsed()))
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), StorageError> {
+        self.file.sync_data().map_err(|error| StorageError::io(&self.path, error))?;
+        (self.synced, self.unsynced) = (Instant::now(), false);
         Ok(())
     }
 }
@@ -85,6 +89,20 @@ fn parse(bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_written_is_due_on_the_disk_within_a_second_until_it_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mark = FlushedMark::create(dir.path(), 7).unwrap();
+        assert_eq!(mark.sync_due_in(), None);
+        mark.advance(8).unwrap();
+        // On a slow machine the second may have been over: then it is there.
+        if let Some(due) = mark.sync_due_in() {
+            assert!(due <= SYNC_INTERVAL);
+            mark.sync().unwrap();
+        }
+        assert_eq!(mark.sync_due_in(), None);
+    }
 
     #[test]
     fn the_last_number_is_read_back_and_any_flipped_bit_or_cut_is_found() {

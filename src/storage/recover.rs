@@ -27,14 +27,14 @@ pub struct Recovery {
 
 /// Says what `run` would do, and does nothing. Refuses a directory in use, and one of a newer format.
 pub fn plan(path: &Path, now_ms: u64) -> Result<Recovery, StorageError> {
-    let _directory = Directory::inspect(path)?;
+    let _directory = Directory::inspect_node(path)?;
     Ok(planned(path, now_ms)?.0)
 }
 
 /// Sets the data aside and marks the node. Deletes nothing. Interrupted, it is run again.
 pub fn run(path: &Path, now_ms: u64) -> Result<Recovery, StorageError> {
     // Not to be created here.
-    drop(Directory::inspect(path)?);
+    drop(Directory::inspect_node(path)?);
     let _directory = Directory::claim(path)?;
     let (recovery, stored) = planned(path, now_ms)?;
     let io = |error| StorageError::io(path, error);

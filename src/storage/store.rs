@@ -148,6 +148,11 @@ impl Storage {
         }
     }
 
+    /// Takes nothing any more: what should be here is not.
+    pub fn stop(&self, why: String) {
+        self.health.poison(&StorageError::Engine(why));
+    }
+
     pub fn stats(&self) -> StorageStats {
         self.health.stats()
     }

@@ -17,6 +17,7 @@ use openraft::raft::{
 use openraft::type_config::alias::{SnapshotOf, VoteOf};
 use openraft::{OptionalSend, RaftNetworkFactory, RaftNetworkV2};
 
+use crate::cluster::group::group_name;
 use crate::cluster::transport::{CallError, Transport};
 use crate::replica::NodeId;
 
@@ -114,14 +115,14 @@ impl Caller {
     async fn send_chunks(&self, transfer: u64, reader: &mut ChunkReader) -> Result<u32, RPCError<TypeConfig>> {
         let mut ordinal = 0;
         let mut progress = Progress::default();
-        tracing::info!(group = self.group, to = self.target, "sends a snapshot");
+        tracing::info!(group = group_name(self.group), to = self.target, "sends a snapshot");
         loop {
             let records = match reader.next().await {
                 Ok(Some(records)) => records,
                 // The receiver learns of the transfer by its first chunk.
                 Ok(None) if ordinal == 0 => Vec::new(),
                 Ok(None) => {
-                    tracing::info!(group = self.group, to = self.target, %progress, "sent a snapshot, waits for it to be installed");
+                    tracing::info!(group = group_name(self.group), to = self.target, %progress, "sent a snapshot, waits for it to be installed");
                     return Ok(ordinal);
                 }
                 Err(error) => return Err(NetworkError::new(&error).into()),
@@ -129,7 +130,7 @@ impl Caller {
             let last = records.is_empty();
             let bytes = records.iter().map(|(key, value)| key.len() + value.len()).sum();
             if progress.add(records.len(), bytes) {
-                tracing::info!(group = self.group, to = self.target, %progress, "sends a snapshot");
+                tracing::info!(group = group_name(self.group), to = self.target, %progress, "sends a snapshot");
             }
             let request = Request::SnapshotChunk { transfer, ordinal, records };
             match self.call(RPCTypes::InstallSnapshot, request, SNAPSHOT_CHUNK_TIMEOUT).await? {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::cluster::group::group_name;
 use crate::replica::NodeId;
 use crate::replica::state::Record;
 use crate::storage::StateStore;
@@ -57,7 +58,7 @@ impl Transfers {
             transfer.chunks += 1;
             transfer.touched = Instant::now();
             if transfer.progress.add(count, bytes) {
-                tracing::info!(group, from, progress = %transfer.progress, "receives a snapshot");
+                tracing::info!(group = group_name(group), from, progress = %transfer.progress, "receives a snapshot");
             }
             Ok::<_, crate::storage::StorageError>(transfer)
         });
@@ -86,7 +87,7 @@ impl Transfers {
     pub fn finish(&self, from: NodeId, number: u64, chunks: u32) -> Option<Received> {
         let transfer = self.take(from, number, chunks)?;
         self.open.lock().remove(&from);
-        tracing::info!(group = self.group, from, progress = %transfer.progress, "received a snapshot, installs it");
+        tracing::info!(group = group_name(self.group), from, progress = %transfer.progress, "received a snapshot, installs it");
         Some(Received::new(transfer.incoming))
     }
 

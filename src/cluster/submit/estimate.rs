@@ -32,7 +32,7 @@ pub fn command_bytes(command: &Command) -> usize {
             Command::Retain { message } => message.size_bytes(),
             Command::Acknowledge { client, steps, .. } => client.len() + steps.len() * 16,
             Command::AcknowledgeShared { group, steps } => group_bytes(group) + steps.len() * 16,
-            Command::AssignShared { group, assignments } => {
+            Command::AssignShared { group, assignments } | Command::AssignSharedFrom { group, assignments } => {
                 group_bytes(group) + assignments.iter().map(|assigned| FIXED + assigned.client.len()).sum::<usize>()
             }
             Command::RemoveGroup { group, .. } => group_bytes(group),

@@ -151,7 +151,7 @@ pub(super) async fn serve(transport: &Transport, mut from: TcpStream) -> io::Res
     let Some(to) = to else { return write_frame(&mut from, &Verdict::OutOfReach).await };
     to.set_nodelay(true)?;
     write_frame(&mut from, &Verdict::Through).await?;
-    tracing::info!(to = wanted.name, "passes the bytes of two nodes on that cannot reach each other");
+    tracing::info!(to = wanted.name, "passes bytes on to a node that another did not reach in time");
     let (from_read, from_write) = from.into_split();
     let (to_read, to_write) = to.into_split();
     let silence = transport.silence;
