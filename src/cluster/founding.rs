@@ -190,7 +190,7 @@ pub async fn hear_of(node: &Node, from: NodeId, id: &str, word: Word) -> Result<
         return Ok(());
     }
     node.set_cluster_id(id, step == Step::Keep).await?;
-    let votes = step == Step::Keep && !node.storage.is_voteless();
+    let votes = !node.storage.is_voteless();
     node.groups.iter().for_each(|group| group.set_may_vote(votes));
     tracing::info!(cluster_id = id, votes, "found the cluster");
     Ok(())
