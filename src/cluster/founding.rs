@@ -190,7 +190,7 @@ pub async fn hear_of(node: &Node, from: NodeId, id: &str, word: Word) -> Result<
         return Ok(());
     }
     node.set_cluster_id(id, step == Step::Keep).await?;
-    let votes = step == Step::Keep && !node.storage.is_voteless();
+    let votes = !node.storage.is_voteless();
     node.groups.iter().for_each(|group| group.set_may_vote(votes));
     tracing::info!(cluster_id = id, votes, "found the cluster");
     Ok(())
@@ -245,6 +245,18 @@ async fn initialise(node: &Node, founders: BTreeMap<NodeId, PeerNode>) -> Result
             let (id, members) = (id.clone(), members.clone());
             Some(if version >= FEATURES { Control::Founded { id, members } } else { Control::Cluster { id, members } })
         });
+        elect(node).await?;
+    }
+    Ok(())
+}
+
+/// The others refused their votes until they heard of the cluster: they are asked again, and not only after an election timeout.
+async fn elect(node: &Node) -> Result<(), ClusterError> {
+    for pause in [2, 5, 10, 10] {
+        tokio::time::sleep(LOOK * pause).await;
+        for group in node.groups.iter().filter(|group| group.view().leader.is_none()) {
+            group.raft.trigger().elect(false).await.map_err(|error| ClusterError::Raft(error.to_string()))?;
+        }
     }
     Ok(())
 }

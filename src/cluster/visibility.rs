@@ -18,7 +18,7 @@
 pub mod lease;
 mod ledger;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -117,23 +117,26 @@ struct Becoming {
     since_ms: u64,
     /// How far the peers said they are.
     positions: BTreeMap<NodeId, Vec<u64>>,
-    /// Peers that were told that this node holds its clients, and have not said that they know: what they say may be from before.
-    unaware: BTreeSet<NodeId>,
+    /// Peers that were told that this node holds its clients, as often as they have not said that they know: what they say may be from before.
+    unaware: BTreeMap<NodeId, u32>,
 }
 
 impl Becoming {
     /// A peer may leave this node out from now on: where it was when it counted this node is no measure any more.
     fn held(&mut self, by: NodeId) {
         self.positions.remove(&by);
-        self.unaware.insert(by);
+        *self.unaware.entry(by).or_default() += 1;
     }
 
     /// A peer said how far it is, and whether it counted this node then.
     fn told(&mut self, by: NodeId, counts: bool, applied: Vec<u64>) {
-        if !counts {
-            self.unaware.remove(&by);
-        } else if !self.unaware.contains(&by) {
+        let unaware = self.unaware.get(&by).copied().unwrap_or(0);
+        if counts && unaware == 0 {
             self.positions.insert(by, applied);
+        } else if !counts && unaware > 1 {
+            self.unaware.insert(by, unaware - 1);
+        } else if !counts {
+            self.unaware.remove(&by);
         }
     }
 }
@@ -432,7 +435,13 @@ fn become_level(node: &Node, now_ms: u64) {
             return;
         }
     }
-    let late = now_ms.saturating_sub(becoming.since_ms) > LEVEL_MS_MAX;
+    let mut late = now_ms.saturating_sub(becoming.since_ms) > LEVEL_MS_MAX;
+    if late && !becoming.unaware.is_empty() {
+        // Their answer was lost with a link; by now they go by no word of before.
+        becoming.unaware.clear();
+        becoming.since_ms = now_ms;
+        late = false;
+    }
     let own = positions(node);
     let mut level = true;
     for peer in visibility.alive.read().keys() {
@@ -480,9 +489,13 @@ mod tests {
         becoming.told(3, true, vec![6]);
         becoming.held(2);
         assert_eq!(becoming.positions.keys().copied().collect::<Vec<_>>(), [3]);
+        becoming.held(2);
         // Under way since before.
         becoming.told(2, true, vec![5]);
         assert!(!becoming.positions.contains_key(&2));
+        becoming.told(2, false, vec![7]);
+        becoming.told(2, true, vec![7]);
+        assert!(!becoming.positions.contains_key(&2), "it was said twice");
         becoming.told(2, false, vec![7]);
         assert!(!becoming.positions.contains_key(&2));
         becoming.told(2, true, vec![8]);

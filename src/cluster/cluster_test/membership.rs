@@ -102,7 +102,7 @@ async fn an_emptied_voter_that_promised_itself_to_a_founder_has_no_vote_in_the_o
     let plan = Plan::new(3, Mode::File);
     let mut nodes = plan.start_all().await;
     wait_voters(&nodes[0], 3).await;
-    assert!(nodes.iter().all(may_vote), "those that promised have votes in what was founded with them");
+    wait_for("votes in what was founded with them", || nodes.iter().all(may_vote), String::new).await;
     let last = nodes.pop().unwrap();
     last.cluster.shutdown().await;
     drop(last);
