@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use ahash::AHashMap;
 use bytestring::ByteString;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::cluster::PeerMessage;
 use crate::mqtt::{Delivery, GroupId, Message, QoS, Source};

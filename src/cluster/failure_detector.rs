@@ -3,9 +3,11 @@
 //! A crash is noticed at once: the connections end and nothing listens at the address any more. Silence (a cut cable, a stopped
 //! process) is bounded by `ClusterSettings::silence_ms`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::replica::meta::MetaCommand;
 use crate::replica::{Incarnation, NodeId};
@@ -21,9 +23,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 pub async fn run(node: Arc<Node>) {
     let mut led_since_ms = None;
-    let mut declared: HashMap<(NodeId, Incarnation), Instant> = HashMap::new();
+    let mut declared: BTreeMap<(NodeId, Incarnation), Instant> = BTreeMap::new();
     loop {
         tokio::select! {
+            biased;
             () = node.link_bell.notified() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
@@ -46,7 +49,7 @@ pub async fn run(node: Arc<Node>) {
 
 fn dead_incarnations(node: &Node, led_ms: u64) -> Vec<(NodeId, Incarnation)> {
     let Some(transport) = &node.transport else { return Vec::new() };
-    let peers: HashMap<NodeId, PeerView> = transport.peers().into_iter().map(|peer| (peer.id, peer)).collect();
+    let peers: BTreeMap<NodeId, PeerView> = transport.peers().into_iter().map(|peer| (peer.id, peer)).collect();
     let alive = node.meta.members().into_iter().filter(|(id, member)| *id != node.id && member.alive);
     alive
         .filter(|(id, member)| is_dead(peers.get(id), member.incarnation, led_ms, node.settings.silence_ms()))

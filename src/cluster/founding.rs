@@ -7,10 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::replica::NodeId;
 
+use super::blocking::blocking;
+use super::chance;
 use super::control::Control;
 use super::handle::ClusterError;
 use super::node::{Node, members};
@@ -100,9 +104,7 @@ pub async fn promise(node: &Node, founder: &str) -> Result<String, ClusterError>
     }
     let storage = Arc::clone(&node.storage);
     let to = founder.to_owned();
-    tokio::task::spawn_blocking(move || storage.set_promise(Some(&to)))
-        .await
-        .map_err(|error| ClusterError::Raft(error.to_string()))??;
+    blocking(move || storage.set_promise(Some(&to))).await.map_err(|error| ClusterError::Raft(error.to_string()))??;
     tracing::info!(founder, "promised to be founded by");
     node.groups.iter().for_each(|group| group.set_may_vote(true));
     Ok(founder.to_owned())
@@ -135,7 +137,7 @@ async fn finish(node: &Node, founders: BTreeMap<NodeId, PeerNode>) -> Result<(),
             initialised.map_err(|error| ClusterError::Raft(error.to_string()))?;
         }
     }
-    let id = format!("{:032x}", rand::random::<u128>());
+    let id = format!("{:032x}", chance::random::<u128>());
     node.set_cluster_id(&id).await?;
     let names: Vec<_> = founders.values().map(|founder| founder.name.as_str()).collect();
     tracing::info!(cluster_id = id, ?names, "founded the cluster");

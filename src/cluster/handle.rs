@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::plant::{Plant, is_planted};
 use crate::replica::event::Outcome;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
@@ -130,7 +131,9 @@ impl Cluster {
         let visibility = Arc::clone(&self.inner.node.visibility);
         async move {
             let settled = submitted?.await.unwrap_or(Err(SubmitError::Unknown))?;
-            if let Some(applied) = visibility.everywhere(shard, settled.index) {
+            if let Some(applied) = visibility.everywhere(shard, settled.index)
+                && !is_planted(Plant::SubackNotVisible)
+            {
                 // An error is the end of this node.
                 let _ = applied.await;
             }

@@ -60,6 +60,7 @@ pub async fn keep_member(node: Arc<Node>) {
             }
         }
         tokio::select! {
+            biased;
             _ = timeout(LOOK, leader.changed()) => {}
             changed = meta_changed.changed() => if changed.is_err() { return },
         }

@@ -2,6 +2,8 @@
 //! publishes.
 
 mod balancer;
+mod blocking;
+pub mod chance;
 pub mod clock;
 mod control;
 mod failure_detector;
@@ -23,6 +25,8 @@ mod rate_limit;
 mod removal;
 pub mod settings;
 mod shard;
+#[cfg(any(test, feature = "sim"))]
+pub mod simulated;
 mod submit;
 mod ticker;
 mod transport;
@@ -34,6 +38,8 @@ pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
 pub use settings::ClusterSettings;
+#[cfg(any(test, feature = "sim"))]
+pub use transport::socket as transport_socket;
 
 #[cfg(test)]
 mod cluster_test;

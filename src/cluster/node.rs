@@ -8,13 +8,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::replica::{Incarnation, NodeId, ShardId};
 use crate::storage::Storage;
 
+use super::blocking::blocking;
 use super::clock::wall_ms;
 use super::control::Control;
 use super::group::{Group, META_GROUP, raft_config};
@@ -26,6 +26,7 @@ use super::raft::state_machine::Machine;
 use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
+use super::transport::socket::Listener;
 use super::transport::{Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, liveness, membership, node_id, ticker};
@@ -188,6 +189,7 @@ impl Node {
         let cancel = self.cancel.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = cancel.cancelled() => {}
                 () = task => {}
             }
@@ -229,7 +231,7 @@ impl Node {
                 tracing::warn!(group = group.index, %error, "a group did not stop cleanly");
             }
             let Ok(store) = self.storage.state(group.index) else { continue };
-            match tokio::task::spawn_blocking(move || store.flush()).await {
+            match blocking(move || store.flush()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::error!(group = group.index, %error, "the state was not flushed"),
                 Err(error) => tracing::error!(group = group.index, %error, "the state was not flushed"),
@@ -274,9 +276,7 @@ impl Node {
     pub async fn set_cluster_id(&self, id: &str) -> Result<(), ClusterError> {
         let storage = Arc::clone(&self.storage);
         let stored = id.to_owned();
-        tokio::task::spawn_blocking(move || storage.set_cluster_id(&stored))
-            .await
-            .map_err(|error| ClusterError::Raft(error.to_string()))??;
+        blocking(move || storage.set_cluster_id(&stored)).await.map_err(|error| ClusterError::Raft(error.to_string()))??;
         if let Some(transport) = &self.transport {
             transport.set_identity(self.incarnation(), Some(id.to_owned()));
         }
@@ -383,9 +383,9 @@ pub fn members(metrics: &openraft::RaftMetrics<TypeConfig>) -> BTreeMap<NodeId, 
     metrics.membership_config.nodes().map(|(&node, known)| (node, known.clone())).collect()
 }
 
-async fn listen(settings: &ClusterSettings) -> Result<Option<TcpListener>, ClusterError> {
+async fn listen(settings: &ClusterSettings) -> Result<Option<Listener>, ClusterError> {
     let Some(address) = settings.bind.filter(|_| settings.enabled) else { return Ok(None) };
-    let listener = TcpListener::bind(address).await.map_err(|source| ClusterError::Bind { address, source })?;
+    let listener = Listener::bind(address).await.map_err(|source| ClusterError::Bind { address, source })?;
     Ok(Some(listener))
 }
 

@@ -3,10 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use parking_lot::Mutex;
 
+use crate::plant::{Plant, is_planted};
 use crate::replica::{Command, Incarnation, NodeId, Position, ShardId};
 
 use super::clock::wall_ms;
@@ -34,6 +37,7 @@ pub async fn run(node: Arc<Node>) {
     let mut meta_changed = node.meta.watch();
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(TICK) => {}
             changed = meta_changed.changed() => if changed.is_err() { return },
         }
@@ -66,6 +70,9 @@ fn expire(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
 
 /// Submits the end of incarnations with connections here that `meta` knows to be dead.
 fn end_dead(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
+    if is_planted(Plant::NodeDownNotProposed) {
+        return;
+    }
     let known = shard.state.read().incarnations();
     for (of, incarnation) in known {
         if node.meta.is_dead(of, incarnation) && in_hand.lock().dead.insert((of, incarnation)) {

@@ -20,6 +20,16 @@ pub enum Mode {
     InMemory,
 }
 
+/// What a simulated node keeps its data on.
+#[cfg(any(test, feature = "sim"))]
+pub trait SimulatedDisk: Send + Sync {
+    fn identity(&self) -> Option<Identity>;
+    /// Durable on return.
+    fn write_identity(&self, identity: &Identity) -> Result<(), StorageError>;
+    fn log(&self, group: u16) -> Option<Arc<dyn LogStore>>;
+    fn state(&self, group: u16) -> Option<Arc<dyn StateStore>>;
+}
+
 /// An open data directory. Dropping it writes what is pending, ends its threads and releases the directory; handles that outlive it refuse
 /// everything.
 pub struct Storage {
@@ -31,6 +41,8 @@ pub struct Storage {
 enum Backend {
     Memory(Memory),
     File(Files),
+    #[cfg(any(test, feature = "sim"))]
+    Simulated(Arc<dyn SimulatedDisk>),
 }
 
 struct Files {
@@ -57,6 +69,18 @@ impl Storage {
             }
         };
         Ok(Self { identity: Mutex::new(identity), health, backend })
+    }
+
+    /// Opens what a simulated node left on its disk, or an empty one.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn simulated(disk: Arc<dyn SimulatedDisk>, node_name: &str, shards: u16, now_ms: u64) -> Result<Self, StorageError> {
+        let mut stored = new_identity(node_name, shards, 0);
+        if let Some(identity) = disk.identity() {
+            stored.identity = identity;
+        }
+        stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
+        disk.write_identity(&stored.identity)?;
+        Ok(Self { identity: Mutex::new(stored), health: Arc::default(), backend: Backend::Simulated(disk) })
     }
 
     pub fn identity(&self) -> Identity {
@@ -94,6 +118,8 @@ impl Storage {
     pub fn log(&self, group: u16) -> Result<Arc<dyn LogStore>, StorageError> {
         let log = match &self.backend {
             Backend::Memory(memory) => memory.log(group),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(disk) => disk.log(group),
             Backend::File(files) => files.logs.group(group),
         };
         log.ok_or_else(|| no_group(group))
@@ -102,6 +128,8 @@ impl Storage {
     pub fn state(&self, group: u16) -> Result<Arc<dyn StateStore>, StorageError> {
         let state = match &self.backend {
             Backend::Memory(memory) => memory.state(group),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(disk) => disk.state(group),
             Backend::File(files) => files.states.group(group),
         };
         state.ok_or_else(|| no_group(group))
@@ -119,6 +147,12 @@ impl Storage {
         let mut changed = current.clone();
         let result = match &self.backend {
             Backend::Memory(_) => change(&mut changed.identity, Path::new("in-memory"))?,
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(disk) => {
+                let result = change(&mut changed.identity, Path::new("simulated"))?;
+                disk.write_identity(&changed.identity)?;
+                result
+            }
             Backend::File(files) => {
                 let result = change(&mut changed.identity, files.identity.path())?;
                 if changed != *current {

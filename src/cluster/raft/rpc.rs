@@ -1,7 +1,7 @@
 //! The remote calls of consensus, and their execution at the called node.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
@@ -9,6 +9,7 @@ use openraft::raft::{
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::replica::NodeId;
 use crate::replica::state::Record;

@@ -11,6 +11,7 @@ use openraft::type_config::alias::SnapshotOf;
 use openraft::{EntryPayload, OptionalSend};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::blocking::blocking;
 use crate::replica::state::Record;
 use crate::storage::StateStore;
 use crate::storage::state::Changes;
@@ -60,7 +61,7 @@ impl StateMachine {
             None => AppliedMarker::default(),
         };
         let flushed = Arc::clone(&store);
-        tokio::task::spawn_blocking(move || flushed.flush()).await?.map_err(io::Error::other)?;
+        blocking(move || flushed.flush()).await?.map_err(io::Error::other)?;
         Ok(Self { machine, store, applied, serving })
     }
 
@@ -130,8 +131,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a snapshot that was not received"));
         };
         let store = Arc::clone(&self.store);
-        let replacing =
-            tokio::task::spawn_blocking(move || store.replace(&mut records.iter().cloned(), marker).map(|()| records));
+        let replacing = blocking(move || store.replace(&mut records.iter().cloned(), marker).map(|()| records));
         let records = replacing.await?.map_err(io::Error::other)?;
         self.applied = applied;
         self.machine.replace(&records)

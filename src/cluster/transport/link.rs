@@ -1,6 +1,6 @@
 //! One dialed connection to a peer, kept up.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use crate::cluster::chance;
 use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::rpc::{Request, Response};
 
@@ -19,6 +19,7 @@ use super::bulk::Bulk;
 use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction};
 use super::peer::Peer;
+use super::socket::Stream;
 use super::{CallError, Transport};
 
 /// Frames waiting on one link.
@@ -41,7 +42,7 @@ pub(super) struct Link {
     /// Messages with large payloads, and what must not overtake them.
     bulk: Mutex<Bulk>,
     bulk_bell: Notify,
-    calls: Mutex<HashMap<u64, oneshot::Sender<Response>>>,
+    calls: Mutex<BTreeMap<u64, oneshot::Sender<Response>>>,
     next_call: AtomicU64,
     epoch: AtomicU64,
     refused: AtomicBool,
@@ -178,6 +179,7 @@ impl Drop for Forget<'_> {
 pub(super) async fn keep(transport: Arc<Transport>, peer: Arc<Peer>, class: Class) {
     let cancel = transport.cancel.clone();
     tokio::select! {
+        biased;
         () = cancel.cancelled() => {}
         () = keep_up(&transport, &peer, class) => {}
     }
@@ -215,22 +217,22 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
             }
         }
         attempt += 1;
-        tokio::time::sleep(backoff.mul_f64(0.75 + rand::random::<f64>() / 2.0)).await;
+        tokio::time::sleep(backoff.mul_f64(0.75 + chance::random::<f64>() / 2.0)).await;
         backoff = (backoff * 2).min(BACKOFF_MAX);
     }
 }
 
 /// Connects and introduces this node; the name is resolved anew.
-pub(super) async fn connect(transport: &Transport, address: &str, class: Class) -> Result<(TcpStream, Introduction), HelloError> {
+pub(super) async fn connect(transport: &Transport, address: &str, class: Class) -> Result<(Stream, Introduction), HelloError> {
     let timed_out = || HelloError::Io(io::ErrorKind::TimedOut.into());
-    let mut stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(|_| timed_out())??;
-    stream.set_nodelay(true)?;
+    let mut stream = timeout(CONNECT_TIMEOUT, Stream::connect(address)).await.map_err(|_| timed_out())??;
+    stream.set_nodelay()?;
     let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret);
     let who = timeout(HELLO_TIMEOUT, hello).await.map_err(|_| timed_out())??;
     Ok((stream, who))
 }
 
-async fn serve_link(transport: &Transport, peer: &Peer, class: Class, stream: TcpStream, who: Introduction) {
+async fn serve_link(transport: &Transport, peer: &Peer, class: Class, stream: Stream, who: Introduction) {
     peer.met(who);
     let link = peer.link(class);
     let queue = link.up();
@@ -242,6 +244,7 @@ async fn serve_link(transport: &Transport, peer: &Peer, class: Class, stream: Tc
     }
     let (read, write) = stream.into_split();
     let ended = tokio::select! {
+        biased;
         ended = read_answers(transport, peer, link, read) => ended,
         ended = write_frames(link, queue, write) => ended,
     };

@@ -10,6 +10,7 @@ mod link;
 mod peer;
 mod seed;
 mod server;
+pub mod socket;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,11 +20,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::replica::{Incarnation, NodeId};
 
+use super::chance;
 use super::control::Control;
 use super::node_id::node_id;
 use super::peer_message::PeerMessage;
@@ -34,6 +35,7 @@ use super::visibility::Progress;
 use frame::{Class, Outbound};
 use hello::Introduction;
 use peer::Peer;
+use socket::Listener;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -113,7 +115,7 @@ impl Transport {
             id: node_id(name),
             name: name.to_owned(),
             address: address.to_owned(),
-            process: rand::random(),
+            process: chance::random(),
             shards,
             incarnation: AtomicU64::new(incarnation),
             cluster_id: RwLock::default(),
@@ -131,7 +133,7 @@ impl Transport {
     }
 
     /// Begins to accept and to dial.
-    pub fn start(self: &Arc<Self>, listener: TcpListener, seeds: &[String], receiver: Arc<dyn Receiver>) {
+    pub fn start(self: &Arc<Self>, listener: Listener, seeds: &[String], receiver: Arc<dyn Receiver>) {
         if self.receiver.set(receiver).is_err() {
             return;
         }
