@@ -19,7 +19,7 @@ JAVASCRIPT := cluster-tests/interop/javascript
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
 INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
 
-.PHONY: help build run cluster test bench fuzz sim lint fmt clean test-needs test-commands
+.PHONY: help build run cluster test bench bench-cluster fuzz sim lint fmt clean test-needs test-commands
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,12 +36,19 @@ cluster: build ## Start three nodes on this machine; Ctrl-C stops them
 # The program under test and all tests are built in one go, so that features are unified once and nothing is built twice.
 test: test-needs ## Run all tests: units, real clients, real clusters
 	$(CARGO) build --workspace --bins --tests
-	@rm -rf target/conformance
+	@rm -rf target/conformance target/faults
 	TROUPEMQ_BIN=$(CURDIR)/target/debug/troupemq $(CARGO) test --workspace
 	@echo; cat target/conformance/*.txt
+	@cd target/faults; \
+	echo "Fault tests in network namespaces: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \
+	cat /dev/null $$(ls *.skipped 2>/dev/null)
 
 bench: test-commands ## Measure side by side with mosquitto
 	$(CARGO) bench --bench side_by_side
+
+# KILLS=50 for the figures to quote; benches/cluster/settings.rs lists all variables.
+bench-cluster: build ## Measure a cluster of three: fail-over, restart, replicated messages
+	$(CARGO) bench --bench cluster
 
 # What cargo-fuzz finds beside the corpus stays in fuzz/work, what breaks a target in fuzz/artifacts. Our code has no `unsafe`, so no
 # sanitizer; debug assertions and overflow checks are on.

@@ -1,41 +1,41 @@
 //! The composition root: builds every part in order and hands out handles; the only file that knows all rooms.
 
+mod admin;
 mod authentication;
 mod health;
 mod sample;
 pub(crate) mod settings;
+mod stop;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use tokio::sync::oneshot;
 
 use crate::actor::gate::watch;
 use crate::actor::hooks::NodeHooks;
-use crate::actor::hub::{Hub, HubItem, HubMail, Local};
+use crate::actor::hub::{Hub, HubMail, Local};
 use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
-use crate::actor::{Node, clock};
+use crate::actor::{Node, clock, declared};
 use crate::addon::supervisor::{AddonRenderer, Supervisor};
 use crate::addon::{AddonSettings, supervisor::SupervisorMail};
+use crate::admin::AdminHandle;
 use crate::cluster::{Cluster, ClusterError, Hooks};
 use crate::config::Settings;
 use crate::config::settings::PersistenceMode;
 use crate::edge::{HttpError, HttpHandle};
 use crate::internal_client::InternalClient;
 use crate::listener::{Bound, ListenerError};
-use crate::mqtt::ReasonCode;
 use crate::replica::ShardId;
 use crate::storage::{Mode, Storage, StorageError};
 use crate::telemetry::{Metrics, MetricsError};
 
-/// Clients get this long to be told that the node stops.
-const DRAIN: Duration = Duration::from_secs(5);
 /// An arbiter index fits into the lowest byte of a connection's number.
 const ARBITERS_MAX: usize = 64;
 const POLL: Duration = Duration::from_millis(20);
@@ -78,8 +78,15 @@ pub struct Broker {
     listeners: Vec<Bound>,
     http: Vec<HttpHandle>,
     health: Arc<health::NodeHealth>,
+    shutdown: settings::Shutdown,
+    /// `None` where its socket cannot be opened.
+    admin: Option<AdminHandle>,
+    /// Whether the node left its cluster for good.
+    left: tokio::sync::watch::Receiver<bool>,
     /// Looks whether the credentials have changed.
     credentials: Option<actix_rt::task::JoinHandle<()>>,
+    /// Looks after declared shared subscriptions.
+    declared: actix_rt::task::JoinHandle<()>,
 }
 
 impl Broker {
@@ -115,6 +122,8 @@ impl Broker {
 
         let health = Arc::new(health::NodeHealth::new(cluster.clone()));
         let sampler = Arc::new(sample::Sampler::new(Arc::clone(&node), Arc::clone(&storage)));
+        let (left_sender, left) = tokio::sync::watch::channel(false);
+        let declaring = Arc::clone(&node);
         let mut broker = Self {
             node,
             cluster,
@@ -124,6 +133,10 @@ impl Broker {
             listeners: Vec::new(),
             http: Vec::new(),
             health: Arc::clone(&health),
+            shutdown: settings::shutdown(&settings.shutdown),
+            admin: None,
+            left,
+            declared: actix_rt::spawn(declared::run(declaring)),
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
         };
         for http in &settings.http {
@@ -136,12 +149,14 @@ impl Broker {
             broker.listeners.push(crate::listener::start(listener, &handles, local, timeout_ms)?);
         }
         health.set_listeners(broker.listeners.clone());
+        let admin = Arc::new(admin::NodeAdmin::new(Arc::clone(&broker.node), broker.cluster.clone(), health, left_sender));
+        broker.admin = open_admin(&broker.runtime, data.to_owned(), admin).await?;
         Ok(broker)
     }
 
     /// Resolves when the node is ready for clients.
     pub async fn ready(&self) {
-        while !self.cluster.is_ready() {
+        while !self.cluster.is_ready() || !self.node.has_declared.load(Ordering::Acquire) {
             actix_rt::time::sleep(POLL).await;
         }
     }
@@ -159,37 +174,39 @@ impl Broker {
         &self.cluster
     }
 
+    /// Resolves when the node has left its cluster for good, as an operator wanted: the process is to end.
+    pub async fn left(&self) {
+        let mut left = self.left.clone();
+        if left.wait_for(|left| *left).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Why the broker cannot go on, if so: the disk failed.
     pub fn failure(&self) -> Option<String> {
         let poisoned = || self.storage.stats().poisoned.then(|| "the data directory cannot be written any more".to_owned());
         self.cluster.failure().or_else(poisoned)
     }
+}
 
-    /// Stops: takes no more clients, tells those it has, hands leadership over, flushes. It does not leave the cluster.
-    pub async fn stop(self) {
-        self.health.set_draining();
-        for listener in &self.listeners {
-            listener.stop();
+/// A node without its socket serves clients as well as any: it is said, and it runs on.
+async fn open_admin(
+    runtime: &ClusterRuntime,
+    data: PathBuf,
+    handler: Arc<admin::NodeAdmin>,
+) -> Result<Option<AdminHandle>, BrokerError> {
+    let opened = runtime.spawn(async move {
+        // With persistence in memory nothing else makes it.
+        std::fs::create_dir_all(&data)?;
+        crate::admin::serve(&data, handler)
+    });
+    Ok(match opened.await? {
+        Ok(handle) => Some(handle),
+        Err(error) => {
+            tracing::warn!(%error, "no admin socket in the data directory: `troupemq cluster` cannot reach this node");
+            None
         }
-        for hub in self.node.hubs() {
-            hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerShuttingDown, tell_shard: true });
-        }
-        let deadline = Instant::now() + DRAIN;
-        while self.node.connections.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
-            actix_rt::time::sleep(POLL).await;
-        }
-        let cluster = self.cluster.clone();
-        let _ = self.runtime.spawn(async move { cluster.shutdown().await }).await;
-        for http in &self.http {
-            http.stop().await;
-        }
-        if let Some(credentials) = &self.credentials {
-            credentials.abort();
-        }
-        for arbiter in &self.arbiters {
-            arbiter.stop();
-        }
-    }
+    })
 }
 
 fn open_storage(settings: &Settings, data: &Path) -> Result<Storage, StorageError> {

@@ -1,4 +1,7 @@
-//! The command line: arguments, and the commands that need no running broker.
+//! The command line: arguments, and the commands that are not the broker itself.
+
+pub mod cluster;
+pub mod storage;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Read, Write};
@@ -33,6 +36,11 @@ pub enum Command {
     /// Start a node; it runs until SIGINT (Ctrl-C) or SIGTERM
     #[command(after_long_help = START_EXAMPLES)]
     Start(StartArgs),
+    /// Look at the data of a node that is stopped, or give it up for its peers to fill the node again
+    #[command(subcommand)]
+    Storage(storage::StorageCommand),
+    /// Ask or tell a node that runs on this machine about its cluster
+    Cluster(cluster::ClusterArgs),
     /// Work with configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -137,6 +145,8 @@ Examples:
       The first of three nodes
   troupemq config check config.xml
       Check a file before a start
+  troupemq cluster status --data data-cluster/node1
+      How the first node sees the cluster
 
 Exit status: 0 done, 1 failed, 2 the configuration or the command line is wrong.";
 

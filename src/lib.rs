@@ -48,6 +48,8 @@ pub mod listener;
 
 pub mod edge;
 
+pub mod admin;
+
 pub mod broker;
 
 pub mod cli;

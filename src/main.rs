@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use troupemq::broker::{Broker, reachable};
 use troupemq::cli::{self, Command, ConfigCommand, EXIT_CONFIG, PasswordCommand, StartArgs};
 use troupemq::config::{self, Loaded};
@@ -16,6 +17,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     match cli::parse().command {
         Command::Start(arguments) => start(&arguments),
+        Command::Storage(command) => cli::storage::run(&command),
+        Command::Cluster(arguments) => cli::cluster::run(arguments),
         Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
         Command::Password(PasswordCommand::Hash(arguments)) => cli::run_password_hash(&arguments),
         Command::Version => cli::run_version(),
@@ -59,20 +62,35 @@ async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            () = broker.left() => {
+                tracing::info!("left the cluster");
+                break;
+            }
             _ = watch.tick() => {
                 if let Some(failure) = broker.failure() {
                     tracing::error!("stopping: {failure}");
                     return ExitCode::FAILURE;
                 }
                 if let Some(misplaced) = broker.cluster().misplaced() {
-                    broker.stop().await;
+                    broker.stop(CancellationToken::new()).await;
                     return fail(&misplaced);
                 }
             }
         }
     }
     tracing::info!("stopping");
-    broker.stop().await;
+    let haste = CancellationToken::new();
+    let stopping = broker.stop(haste.clone());
+    tokio::pin!(stopping);
+    loop {
+        tokio::select! {
+            () = &mut stopping => break,
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::warn!("told again to stop: in haste");
+        haste.cancel();
+    }
     tracing::info!("stopped");
     ExitCode::SUCCESS
 }

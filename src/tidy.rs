@@ -22,7 +22,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("addon", &["mqtt", "signal", "config", "replica", "actor", "internal_client", "telemetry"]),
     ("listener", &["mqtt", "signal", "config", "actor", "internal_client", "telemetry"]),
     ("edge", &["mqtt", "signal", "config", "internal_client", "telemetry"]),
-    ("cli", &["config", "auth"]),
+    ("admin", &[]),
+    ("cli", &["config", "auth", "storage", "admin"]),
     // The simulator puts the broker together anew; nobody uses it.
     ("sim", &["mqtt", "config", "replica", "storage", "cluster", "actor", "internal_client", "addon", "telemetry"]),
 ];

@@ -1,5 +1,5 @@
-//! Inputs that showed faults on other brokers (`../shared/cases.md`): each row that one node can show is a test under the name of the
-//! behaviour, with the row's number in a comment. Rows for a load machine are here in a small form that takes seconds. [`ROWS`] says
+//! Inputs that showed faults on other brokers (`../shared/cases.md`): each row that one node or three can show is a test under the
+//! name of the behaviour, with the row's number in a comment. Rows for a load machine are in a small form that takes seconds. [`ROWS`] says
 //! where each is.
 
 mod addons;
@@ -32,8 +32,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The numbers of all rows with rig 1 or 1L.
+/// The numbers of all rows with rig 1, 1L, C or CL.
 const NUMBERS: &[u16] = &[
+    2, 7, 8, 9, 11, 12, 14, 16, 17, 36, 45, 53, 55, 57, 63, 69, 72, 74, 75, 100, // C, CL
     3, 6, 28, 29, 32, 33, 38, 39, 40, 41, 42, 43, 47, 48, 50, 52, 56, 59, 60, 62, 64, 66, 70, 71, 76, 77, 80, 81, 83, 84, 86, 88,
     89, 90, 93, 94, 96, 99, 101, 103, 104, 106, 107, 108, 109, 111, 112, 114, 115, 116, 117, 119, 121,
 ];
@@ -47,6 +48,38 @@ enum Where {
 use Where::{None as NotHere, Tests};
 
 const ROWS: &[(u16, Where)] = &[
+    (2, Tests(&["faults::rows::a_queue_is_had_from_the_others_while_the_node_that_served_it_is_down"])),
+    (7, NotHere("lost unsynced writes are simulated; on real files they are part of the tests of storage")),
+    (8, NotHere("damaged files are part of the tests of storage")),
+    (9, Tests(&["faults::rows::two_or_three_nodes_that_restart_together_come_back_with_what_they_had"])),
+    (11, Tests(&["cluster::numbered::qos_1_publishes_acknowledged_while_nodes_are_killed_all_arrive"])),
+    (
+        12,
+        Tests(&[
+            "cluster::founding::nodes_that_do_not_list_themselves_found_one_cluster",
+            "faults::partitions::nodes_that_cannot_reach_each_other_found_no_cluster_each",
+        ]),
+    ),
+    (14, Tests(&["faults::partitions::a_node_that_was_cut_off_is_one_of_three_again"])),
+    (16, Tests(&["faults::partitions::the_loss_of_a_node_makes_no_other_refuse_and_the_loss_of_two_makes_the_third"])),
+    (17, Tests(&["faults::partitions::blips_of_all_links_leave_the_same_views_on_all_nodes"])),
+    (36, Tests(&["faults::exactly_once::qos_2_is_exactly_once_in_every_phase_whatever_happens"])),
+    (45, Tests(&["faults::rows::a_queue_keeps_its_order_for_a_client_that_goes_from_node_to_node"])),
+    (
+        53,
+        Tests(&[
+            "cluster::visible::a_retained_message_is_found_on_every_node_from_its_puback_on",
+            "cluster::visible::a_node_that_just_came_back_knows_the_newest_retained_message",
+        ]),
+    ),
+    (55, NotHere("part of the tests of retained messages and groups")),
+    (57, NotHere("part of the tests of retained messages and groups")),
+    (63, Tests(&["faults::wills::all_wills_of_a_node_that_is_killed_or_stopped_come_once"])),
+    (69, NotHere("part of the tests of retained messages and groups")),
+    (72, NotHere("part of the tests of retained messages and groups")),
+    (74, NotHere("part of the tests of retained messages and groups")),
+    (75, Tests(&["cluster::visible::what_is_published_anywhere_after_a_suback_matches_and_after_an_unsuback_does_not"])),
+    (100, Tests(&["faults::rows::a_storm_of_clients_that_give_up_and_retry_converges"])),
     (3, Tests(&["cases::durability::an_offline_session_takes_messages_after_a_restart"])),
     (6, Tests(&["cases::durability::the_disk_does_not_grow_with_what_was_consumed"])),
     (
@@ -135,7 +168,7 @@ const ROWS: &[(u16, Where)] = &[
 ];
 
 #[test]
-fn every_row_for_one_node_is_a_test_or_says_why_not() {
+fn every_row_for_one_node_or_a_cluster_is_a_test_or_says_why_not() {
     let rows: BTreeMap<u16, &Where> = ROWS.iter().map(|(number, place)| (*number, place)).collect();
     assert_eq!(rows.len(), ROWS.len(), "a row stands twice");
     let numbers: BTreeSet<u16> = NUMBERS.iter().copied().collect();

@@ -66,7 +66,7 @@ fn a_node_with_another_number_of_shards_is_refused() {
     assert!(!stranger.is_up());
 }
 
-/// cases.md 12: two nodes that each list the other only must not found two clusters.
+/// `../shared/cases.md`, row 12: two nodes that each list the other only must not found two clusters.
 #[test]
 fn nodes_that_do_not_list_themselves_found_one_cluster() {
     let mut trio = Trio::new(Weight::Cluster, |config| {

@@ -2,14 +2,25 @@
 
 mod addons;
 mod carried;
+mod damage;
+mod declared;
+mod disks;
+mod drain;
 mod founding;
+mod give_back;
+mod growth;
 mod large;
+mod membership;
 mod node_loss;
 mod numbered;
+mod partition;
 mod pause;
 mod redelivery;
 mod restart;
+mod retained;
 mod routing;
+mod shared;
 mod storm;
 mod takeover;
+mod upgrade;
 mod visible;

@@ -17,6 +17,7 @@ const MESSAGES_MIN: usize = 500;
 /// Unacknowledged at a time; the broker's Receive Maximum is 10.
 const WINDOW: usize = 8;
 
+/// `../shared/cases.md`, row 11: machines that restart in turn, under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn qos_1_publishes_acknowledged_while_nodes_are_killed_all_arrive() {
     let (published, mut received) = numbers_through_kills(QoS::AtLeastOnce).await;

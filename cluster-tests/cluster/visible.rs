@@ -33,7 +33,7 @@ async fn one_on_each(trio: &Trio, name: &str) -> Vec<Client> {
     clients
 }
 
-/// SUBACK, then PUBLISH elsewhere: it matches. UNSUBACK, then PUBLISH elsewhere: it does not.
+/// SUBACK, then PUBLISH elsewhere: it matches. UNSUBACK, then PUBLISH elsewhere: it does not. `../shared/cases.md`, row 75.
 #[tokio::test]
 async fn what_is_published_anywhere_after_a_suback_matches_and_after_an_unsuback_does_not() {
     let trio = quiet_trio(Weight::Whole);
@@ -82,6 +82,7 @@ async fn retained(subscriber: &mut Client, topic: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&message.payload).into_owned())
 }
 
+/// `../shared/cases.md`, row 53.
 #[tokio::test]
 async fn a_retained_message_is_found_on_every_node_from_its_puback_on() {
     let trio = quiet_trio(Weight::Whole);
@@ -111,6 +112,7 @@ async fn a_retained_message_is_found_on_every_node_from_its_puback_on() {
     }
 }
 
+/// `../shared/cases.md`, row 53.
 #[tokio::test]
 async fn a_node_that_just_came_back_knows_the_newest_retained_message() {
     let mut trio = quiet_trio(Weight::Cluster);

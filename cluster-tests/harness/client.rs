@@ -2,6 +2,7 @@
 
 mod options;
 mod session;
+mod tap;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use troupemq::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode};
 use super::{QUIET, SOON, wait};
 pub use options::Options;
 pub use session::Session;
+pub use tap::{Seen, Tap};
 
 /// Why nothing was received.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub struct Client {
     /// How long to wait for a packet to be taken, an acknowledgement or a message.
     pub patience: Duration,
     byte_by_byte: bool,
+    tap: Option<Tap>,
     /// SUBACKs, UNSUBACKs and what nobody waited for.
     answers: Vec<Packet>,
     /// The DISCONNECT that the broker sent.
@@ -73,6 +76,7 @@ impl Client {
             auto_ack: true,
             patience: SOON,
             byte_by_byte: false,
+            tap: None,
             answers: Vec::new(),
             disconnect: None,
         })
@@ -98,16 +102,18 @@ impl Client {
     /// forgotten where it does not. A failure gives the session back.
     pub async fn try_resume(address: SocketAddr, options: &Options, session: Session) -> Result<Self, (ConnectError, Session)> {
         let socket = |gone: Gone| ConnectError::Socket(format!("{gone:?}"));
-        let mut client = match Self::raw(address, options.version()).await {
-            Ok(client) => client,
-            Err(gone) => return Err((socket(gone), session)),
+        let mut client = match tokio::time::timeout(options.connack_within, Self::raw(address, options.version())).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(gone)) => return Err((socket(gone), session)),
+            Err(_) => return Err((socket(Gone::Timeout), session)),
         };
         client.auto_ack = options.auto_ack;
         client.byte_by_byte = options.byte_by_byte;
+        client.tap.clone_from(&options.tap);
         if let Err(gone) = client.send(&options.packet()).await {
             return Err((socket(gone), session));
         }
-        let connack = match client.next_packet(SOON).await {
+        let connack = match client.next_packet(options.connack_within).await {
             Ok(Packet::Connack(connack)) => *connack,
             Ok(other) => panic!("the answer to CONNECT is {other:?}"),
             Err(gone) => return Err((socket(gone), session)),
@@ -141,6 +147,9 @@ impl Client {
     pub async fn send(&mut self, packet: &Packet) -> Result<(), Gone> {
         let mut bytes = BytesMut::new();
         codec::encode(packet, self.version, &mut bytes);
+        if let Some(tap) = &self.tap {
+            tap.see(Seen::Sent(packet));
+        }
         self.send_bytes(&bytes).await
     }
 
@@ -166,15 +175,26 @@ impl Client {
             if let Some(frame) = frame.filter(|frame| self.buffer.len() >= frame.total_len()) {
                 let bytes: Bytes = self.buffer.split_to(frame.total_len()).freeze();
                 let decoded = codec::decode(frame, bytes.clone(), Some(self.version));
-                return Ok(decoded.unwrap_or_else(|error| panic!("the broker sends a wrong packet: {error}: {bytes:02X?}")));
+                let packet = decoded.unwrap_or_else(|error| panic!("the broker sends a wrong packet: {error}: {bytes:02X?}"));
+                if let Some(tap) = &self.tap {
+                    tap.see(Seen::Received(&packet));
+                }
+                return Ok(packet);
             }
             match timeout_at(deadline, self.stream.read_buf(&mut self.buffer)).await {
-                Ok(Ok(0)) => return Err(Gone::Closed("end of stream".to_owned())),
+                Ok(Ok(0)) => return Err(self.ended("end of stream")),
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(Gone::Closed(error.to_string())),
+                Ok(Err(error)) => return Err(self.ended(&error.to_string())),
                 Err(_) => return Err(Gone::Timeout),
             }
         }
+    }
+
+    fn ended(&self, how: &str) -> Gone {
+        if let Some(tap) = &self.tap {
+            tap.see(Seen::Closed(how));
+        }
+        Gone::Closed(how.to_owned())
     }
 
     /// Some bytes as they come.

@@ -1,6 +1,7 @@
 //! The `config.xml` of a node under test.
 
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 
 /// What differs between tests; the rest is the same everywhere: loopback, WebSocket, HTTP, all add-on topics.
 #[derive(Debug, Clone)]
@@ -10,6 +11,10 @@ pub struct Config {
     pub websocket_port: u16,
     pub http_port: u16,
     pub cluster: Option<ClusterConfig>,
+    /// Takes the place of the `<cluster>` that `cluster` gives.
+    pub cluster_xml: Option<String>,
+    /// Where the node has an address of its own, and not the loopback one.
+    pub hosts: Option<Hosts>,
     /// More elements inside `<listeners>`, behind the plain ones.
     pub listeners: String,
     /// Elements inside `<mqtt>`.
@@ -17,6 +22,16 @@ pub struct Config {
     /// More sections.
     pub more: String,
     pub addons: bool,
+    /// Share names and filters of `declared-shared-subscriptions.xml`; no file where there are none.
+    pub declared: Vec<(&'static str, &'static str)>,
+}
+
+/// Addresses of nodes that do not share one.
+#[derive(Debug, Clone)]
+pub struct Hosts {
+    pub own: Ipv4Addr,
+    /// In the order of [`ClusterConfig::all_ports`].
+    pub all: Vec<Ipv4Addr>,
 }
 
 /// `<cluster>` of a node.
@@ -26,8 +41,12 @@ pub struct ClusterConfig {
     pub port: u16,
     /// Cluster ports of all nodes.
     pub all_ports: Vec<u16>,
+    /// Where others are told to reach it, if not at `port`.
+    pub external_port: Option<u16>,
     pub secret: String,
     pub shards: u16,
+    /// More elements inside `<cluster>`.
+    pub more: String,
 }
 
 /// Tests storm; those of the connect rate have listeners of their own.
@@ -46,25 +65,36 @@ impl Default for Config {
             websocket_port: 0,
             http_port: 0,
             cluster: None,
+            cluster_xml: None,
+            hosts: None,
             listeners: String::new(),
             mqtt: String::new(),
             more: String::new(),
             addons: true,
+            declared: Vec::new(),
         }
     }
 }
 
 impl Config {
+    /// The address that the node listens on.
+    pub fn address(&self) -> Ipv4Addr {
+        self.hosts.as_ref().map_or(Ipv4Addr::LOCALHOST, |hosts| hosts.own)
+    }
+
     pub fn xml(&self) -> String {
+        let address = self.address();
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<hivemq>\n<listeners>\n");
         for (kind, port) in [("tcp-listener", self.mqtt_port), ("websocket-listener", self.websocket_port)] {
-            _ = writeln!(xml, "<{kind}><port>{port}</port><bind-address>127.0.0.1</bind-address>{ANY_RATE}</{kind}>");
+            _ = writeln!(xml, "<{kind}><port>{port}</port><bind-address>{address}</bind-address>{ANY_RATE}</{kind}>");
         }
         _ = writeln!(xml, "{}</listeners>", self.listeners);
-        _ = writeln!(xml, "<http><port>{}</port><bind-address>127.0.0.1</bind-address></http>", self.http_port);
+        _ = writeln!(xml, "<http><port>{}</port><bind-address>{address}</bind-address></http>", self.http_port);
         _ = writeln!(xml, "<mqtt>{}</mqtt>\n{}", self.mqtt, self.more);
-        if let Some(cluster) = &self.cluster {
-            cluster.write(&mut xml);
+        match (&self.cluster_xml, &self.cluster) {
+            (Some(text), _) => xml.push_str(text),
+            (None, Some(cluster)) => cluster.write(&mut xml, self.hosts.as_ref()),
+            (None, None) => {}
         }
         xml.push_str("<mqtt-addons>\n");
         for topic in ["expired-messages-topic", "dropped-messages-topic", "dead-messages-topic", "client-lifecycle-topic"] {
@@ -75,18 +105,34 @@ impl Config {
     }
 }
 
+impl Config {
+    /// The file beside `config.xml`.
+    pub fn declared_xml(&self) -> Option<String> {
+        let one = |(name, filter): &(&str, &str)| {
+            format!("<subscription><share-name>{name}</share-name><topic-filter>{filter}</topic-filter></subscription>\n")
+        };
+        let all: String = self.declared.iter().map(one).collect();
+        (!all.is_empty()).then(|| format!("<declared-shared-subscriptions>\n{all}</declared-shared-subscriptions>\n"))
+    }
+}
+
 impl ClusterConfig {
-    fn write(&self, xml: &mut String) {
-        let Self { node_name, port, all_ports, secret, shards } = self;
+    fn write(&self, xml: &mut String, hosts: Option<&Hosts>) {
+        let address = hosts.map_or(Ipv4Addr::LOCALHOST, |hosts| hosts.own);
+        let Self { node_name, port, all_ports, secret, shards, external_port, more } = self;
+        let external = external_port.map_or_else(String::new, |port| {
+            format!("<external-address>{address}</external-address><external-port>{port}</external-port>")
+        });
         _ = writeln!(xml, "<cluster><enabled>true</enabled><node-name>{node_name}</node-name><secret>{secret}</secret>");
         _ = writeln!(
             xml,
-            "<transport><tcp><bind-address>127.0.0.1</bind-address><bind-port>{port}</bind-port></tcp></transport>"
+            "<transport><tcp><bind-address>{address}</bind-address><bind-port>{port}</bind-port>{external}</tcp></transport>"
         );
         xml.push_str("<discovery><static>");
-        for port in all_ports {
-            _ = write!(xml, "<node><host>127.0.0.1</host><port>{port}</port></node>");
+        for (index, port) in all_ports.iter().enumerate() {
+            let host = hosts.map_or(Ipv4Addr::LOCALHOST, |hosts| hosts.all[index]);
+            _ = write!(xml, "<node><host>{host}</host><port>{port}</port></node>");
         }
-        _ = writeln!(xml, "</static></discovery><shards>{shards}</shards></cluster>");
+        _ = writeln!(xml, "</static></discovery><shards>{shards}</shards>{more}</cluster>");
     }
 }

@@ -9,10 +9,15 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Status code and body of a GET; `None` where nobody answers.
 pub fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    get_as(address, path, "*/*")
+}
+
+/// The same with an Accept header.
+pub fn get_as(address: SocketAddr, path: &str, accept: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).ok()?;
     stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     stream.set_write_timeout(Some(TIMEOUT)).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
     let answer = String::from_utf8_lossy(&answer).into_owned();

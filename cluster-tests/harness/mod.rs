@@ -14,6 +14,7 @@ pub mod script;
 pub mod spread;
 pub mod trio;
 pub mod wait;
+pub mod wire;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -10,12 +10,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::config::Config;
+use super::script::{Finished, run};
 use super::{http, program, wait};
 
 /// A node is ready within this after its start, also where the machine is busy.
 const START: Duration = Duration::from_secs(30);
 /// A node ends within this after SIGTERM.
 const STOP: Duration = Duration::from_secs(20);
+/// A command of an operator comes to its end within this.
+const ADMIN: Duration = Duration::from_secs(90);
 /// Starts after which a port that is in use is no accident.
 const BIND_TRIES: usize = 5;
 const LOG_LINES_SHOWN: usize = 150;
@@ -38,6 +41,14 @@ pub struct Refusal {
 pub struct Node {
     pub name: String,
     pub config: Config,
+    /// Another program than the one under test.
+    pub program: Option<PathBuf>,
+    /// More variables of the environment.
+    pub env: Vec<(String, String)>,
+    /// Takes the place of `/etc/hosts` for the process; see `private_hosts`.
+    pub hosts: Option<PathBuf>,
+    /// A command and its arguments that start the program in a world of its own, such as a network namespace, and become it.
+    pub within: Vec<String>,
     home: PathBuf,
     /// The directory, removed with the node, where it owns it.
     owned: Option<TempDir>,
@@ -59,7 +70,19 @@ impl Node {
     /// A node in a directory that somebody else keeps.
     pub fn within(home: &Path, name: &str, config: Config) -> Self {
         fs::create_dir_all(home).expect("a directory for the node");
-        Self { name: name.to_owned(), config, home: home.to_owned(), owned: None, process: None, addresses: None, starts: 0 }
+        Self {
+            name: name.to_owned(),
+            config,
+            program: None,
+            env: Vec::new(),
+            hosts: None,
+            within: Vec::new(),
+            home: home.to_owned(),
+            owned: None,
+            process: None,
+            addresses: None,
+            starts: 0,
+        }
     }
 
     /// A single node, started and ready.
@@ -91,6 +114,11 @@ impl Node {
         self.starts += 1;
         self.addresses = None;
         fs::write(self.home.join("config.xml"), self.config.xml()).expect("config.xml");
+        let declared = self.home.join("declared-shared-subscriptions.xml");
+        match self.config.declared_xml() {
+            Some(xml) => fs::write(declared, xml).expect("declared-shared-subscriptions.xml"),
+            None => _ = fs::remove_file(declared),
+        }
         let child = self
             .command()
             .stdout(File::create(self.stdout_path()).expect("a file for the output"))
@@ -125,11 +153,31 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(program());
+        let program = self.program.clone().unwrap_or_else(program);
+        let mut command = match (&self.hosts, self.within.split_first()) {
+            (Some(hosts), _) => with_hosts(hosts),
+            (None, Some((first, more))) => {
+                let mut command = Command::new(first);
+                command.args(more).arg(program);
+                command
+            }
+            (None, None) => Command::new(program),
+        };
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
         command.args(["--log", &std::env::var("TROUPEMQ_TEST_LOG").unwrap_or_else(|_| "info".to_owned())]);
         command.stdin(Stdio::null());
         command
+    }
+
+    /// Runs `troupemq cluster` with these arguments for this node.
+    pub fn admin(&self, arguments: &[&str]) -> Finished {
+        run(Command::new(program()).arg("cluster").args(arguments).arg("--data").arg(self.data()), ADMIN)
+    }
+
+    /// What `troupemq cluster status --json` prints; `None` where the node does not answer.
+    pub fn status(&self) -> Option<serde_json::Value> {
+        serde_json::from_str(&self.admin(&["status", "--json"]).stdout).ok()
     }
 
     /// The data directory.
@@ -144,14 +192,14 @@ impl Node {
     pub fn mqtt(&self) -> SocketAddr {
         match self.config.mqtt_port {
             0 => self.addresses().mqtt,
-            port => SocketAddr::from(([127, 0, 0, 1], port)),
+            port => SocketAddr::from((self.config.address(), port)),
         }
     }
 
     pub fn http(&self) -> SocketAddr {
         match self.config.http_port {
             0 => self.addresses().http,
-            port => SocketAddr::from(([127, 0, 0, 1], port)),
+            port => SocketAddr::from((self.config.address(), port)),
         }
     }
 
@@ -196,6 +244,11 @@ impl Node {
         status
     }
 
+    /// Whether the process has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child().try_wait().expect("the process can be asked").is_some()
+    }
+
     pub fn signal(&mut self, signal: Signal) {
         let pid = Pid::from_child(self.child());
         kill_process(pid, signal).expect("the process can be signalled");
@@ -237,6 +290,21 @@ impl Node {
     fn stderr_path(&self) -> PathBuf {
         self.home.join(format!("stderr-{}", self.starts))
     }
+}
+
+/// Whether processes may have an `/etc/hosts` of their own: in a mount namespace, so for root only.
+pub fn private_hosts() -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["-m", "mount", "--bind", "/etc/hosts", "/etc/hosts"]).stderr(Stdio::null()).stdout(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The program, behind a shell that gives it another `/etc/hosts` and becomes it.
+fn with_hosts(hosts: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    command.args(["-m", "sh", "-c", script]).arg(hosts).arg(program());
+    command
 }
 
 fn read(path: &Path) -> String {

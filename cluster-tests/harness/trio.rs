@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use tempfile::TempDir;
+use troupemq::replica::ShardId;
 
 use super::config::{ClusterConfig, Config, SECRET, SHARDS};
 use super::node::Node;
@@ -31,6 +32,8 @@ impl Trio {
                     all_ports: all_ports.clone(),
                     secret: SECRET.to_owned(),
                     shards: SHARDS,
+                    external_port: None,
+                    more: String::new(),
                 };
                 let mut config = Config {
                     mqtt_port: ports::reserve(),
@@ -72,6 +75,16 @@ impl Trio {
         }
     }
 
+    /// Waits until one node that was launched is ready, and all see three nodes alive.
+    pub fn wait_ready_one(&mut self, index: usize) {
+        self.nodes[index].wait_ready();
+        for node in &self.nodes {
+            wait::until(&format!("{} is up and sees three nodes", node.name), SOON, || {
+                (node.is_up() && alive(node) == 3).then_some(())
+            });
+        }
+    }
+
     pub fn mqtt(&self, index: usize) -> SocketAddr {
         self.nodes[index].mqtt()
     }
@@ -95,4 +108,23 @@ fn cluster_details(node: &Node) -> Option<serde_json::Value> {
     let (_, body) = http::get(node.http(), "/api/v1/health/cluster")?;
     let mut component: serde_json::Value = serde_json::from_str(&body).ok()?;
     Some(component["details"].take())
+}
+
+/// The number of the node (from 0) that leads the shard of a key, as one of them sees it.
+pub fn leader_of(node: &Node, key: &str) -> Option<usize> {
+    let ShardId(shard) = ShardId::of(key, SHARDS);
+    leaders(node)?.into_iter().find_map(|(group, leader)| (group == shard.to_string()).then_some(leader))
+}
+
+/// Groups (`meta`, or the number of a shard) with the number of the node that leads each, as the status page has them.
+pub fn leaders(node: &Node) -> Option<Vec<(String, usize)>> {
+    let (_, page) = http::get_as(node.http(), "/", "text/html")?;
+    let (_, groups) = page.split_once("Raft groups")?;
+    let (rows, _) = groups.split_once("</table>")?;
+    let leader = |row: &str| {
+        let (group, rest) = row.split_once("</td><td>")?;
+        let (leader, _) = rest.split_once("</td>")?;
+        Some((group.to_owned(), leader.strip_prefix("node")?.parse::<usize>().ok()? - 1))
+    };
+    Some(rows.split("<tr><td>").filter_map(leader).collect())
 }

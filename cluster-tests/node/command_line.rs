@@ -23,7 +23,7 @@ fn version_names_the_program_and_its_version() {
 fn help_names_every_command() {
     let finished = troupemq(&["--help"]);
     assert_eq!(finished.code, Some(0));
-    for command in ["start", "config", "version"] {
+    for command in ["start", "cluster", "config", "version"] {
         assert!(finished.stdout.contains(command), "{finished:?}");
     }
     for option in ["--config", "--data", "--log"] {

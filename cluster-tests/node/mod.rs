@@ -19,6 +19,8 @@ mod mqtt_3_1;
 mod order;
 mod rates;
 mod restart;
+mod retained_limits;
 mod start;
+mod stored;
 mod takeover;
 mod topic_alias;

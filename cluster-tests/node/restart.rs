@@ -9,7 +9,12 @@ use crate::harness::permit::{Weight, acquire};
 
 #[tokio::test]
 async fn a_stopped_node_comes_back_with_sessions_queues_and_retained_messages() {
-    survives(false, |node| assert!(node.stop().success(), "SIGTERM is a clean end")).await;
+    let end = |node: &mut Node| {
+        assert!(node.stop().success(), "SIGTERM is a clean end");
+        let identity = std::fs::read_to_string(node.data().join("identity")).expect("the file identity");
+        assert!(!identity.contains("\"closed_at\": null"), "it is written down how far the data went: {identity}");
+    };
+    survives(false, end).await;
 }
 
 #[tokio::test]

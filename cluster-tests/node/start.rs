@@ -89,7 +89,14 @@ fn data_of_a_newer_format_is_refused() {
 }
 
 fn clustered(name: &str, port: u16) -> Config {
-    let cluster =
-        ClusterConfig { node_name: name.to_owned(), port, all_ports: vec![port], secret: SECRET.to_owned(), shards: SHARDS };
+    let cluster = ClusterConfig {
+        node_name: name.to_owned(),
+        port,
+        all_ports: vec![port],
+        secret: SECRET.to_owned(),
+        shards: SHARDS,
+        external_port: None,
+        more: String::new(),
+    };
     Config { cluster: Some(cluster), ..Config::default() }
 }

@@ -32,7 +32,7 @@ use super::hub::{ClientMail, Local};
 use super::inbox::{Inbox, Mail, Wake};
 use super::queue::QueueItem;
 use super::transport::{Accepted, Transport};
-use super::{clock, holding};
+use super::{clock, holding, shared_subscription};
 use partial::Partial;
 pub use partial::Room;
 
@@ -50,6 +50,9 @@ const TURN_PACKETS_MAX: usize = 512;
 /// Effects that gather before they are run.
 const EFFECTS_MAX: usize = 32;
 
+/// A client that is asked to leave waits so long for the answers to what it sent.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
 static NO_ROOM: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// What a client is told by its hub and its queue.
@@ -64,6 +67,8 @@ pub enum ClientItem {
         reason_code: ReasonCode,
         tell_shard: bool,
     },
+    /// Go when what the client sent so far is answered: the node stops, drains or has too many clients.
+    Leave,
     /// Read what the client sent, then drop `done`: another connection is to take over.
     Settle {
         done: oneshot::Sender<()>,
@@ -112,7 +117,9 @@ pub struct Client {
     out: BytesMut,
     /// Deliveries that came while the send quota was used up (by shared subscriptions), in order.
     held: VecDeque<Delivery>,
-    /// Entries of shared subscriptions handed to this client and not done with.
+    /// The send quota of this connection, when nothing is in flight.
+    window: usize,
+    /// Entries of shared subscriptions handed to this client and not done with; of one no more than `window`.
     shared: Vec<(GroupId, u64)>,
     /// Highest position of the replicated queue handed to the client.
     sent_seq: u64,
@@ -141,6 +148,8 @@ pub struct Client {
     closing: bool,
     /// The peer closed, or the socket failed.
     gone: bool,
+    /// To go when there is no answer to wait for.
+    leaving: bool,
     /// The node stops: connections end as UNSPECIFIED (spec/hivemq.md 10.1).
     stopping: bool,
     /// How the connection ended, for the metrics.
@@ -180,6 +189,7 @@ impl Client {
             partial: Partial::new(Arc::clone(&node.incomplete)),
             out: BytesMut::new(),
             held: VecDeque::new(),
+            window: 0,
             shared: Vec::new(),
             sent_seq: 0,
             steps: Vec::new(),
@@ -196,6 +206,7 @@ impl Client {
             now,
             closing: false,
             gone: false,
+            leaving: false,
             stopping: false,
             ended: (Initiator::Unspecified, None),
             counted: false,
@@ -289,7 +300,7 @@ impl Client {
 
     /// Whether another packet may be taken in this turn.
     fn takes_packets(&self) -> bool {
-        !self.closing && self.turn_packets < TURN_PACKETS_MAX && self.machine.wants_input()
+        !self.closing && !self.leaving && self.turn_packets < TURN_PACKETS_MAX && self.machine.wants_input()
     }
 
     fn on_packet(&mut self, frame: codec::Frame, packet: bytes::Bytes, ctx: &mut Context<Self>) {
@@ -328,13 +339,38 @@ impl Client {
         }
     }
 
-    fn handle_item(&mut self, item: ClientItem) {
+    /// Reads no more, and goes when what was read is answered: a publisher gets its acknowledgement, or none for what nobody took.
+    fn leave(&mut self, ctx: &mut Context<Self>) {
+        self.leaving = true;
+        if self.counted {
+            ctx.run_later(LEAVE_MAX, |client, ctx| {
+                client.part();
+                client.run_effects(ctx);
+            });
+        } else {
+            self.part();
+        }
+    }
+
+    fn part(&mut self) {
+        let reason_code = ReasonCode::ServerShuttingDown;
+        self.stopping = true;
+        self.machine.disconnect(reason_code, reason_code.name(), true, self.now, &mut self.effects);
+    }
+
+    fn handle_item(&mut self, item: ClientItem, ctx: &mut Context<Self>) {
         let now = self.now;
         match item {
+            ClientItem::Leave => self.leave(ctx),
             ClientItem::Deliver(delivery) => {
                 if let Source::Share { group, seq } = &delivery.source {
                     if self.shared.iter().any(|(known, at)| at == seq && known == group) {
                         return; // handed over again, since the dispatcher heard nothing for a while
+                    }
+                    let held = self.shared.iter().filter(|(known, _)| known == group).count();
+                    if delivery.qos != QoS::AtMostOnce && held >= self.window {
+                        shared_subscription::refuse(self.local.node(), group, *seq, self.connection);
+                        return;
                     }
                     self.shared.push((group.clone(), *seq));
                 }
@@ -525,6 +561,12 @@ impl Client {
         }
     }
 
+    /// Whether the node has reasons not to read from this client now.
+    fn must_wait(&self) -> bool {
+        let node = self.local.node();
+        if self.counted { node.holds_clients() } else { node.holds_newcomers() }
+    }
+
     /// Reads nothing until the node says so.
     fn hold(&mut self) {
         if self.held_since_ms.replace(self.now.mono_ms).is_none() {
@@ -612,7 +654,7 @@ impl Handler<Wake> for Client {
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {
-            self.handle_item(item);
+            self.handle_item(item, ctx);
             // What is put onto the socket decides on what follows.
             if self.effects.len() >= EFFECTS_MAX {
                 self.run_effects(ctx);

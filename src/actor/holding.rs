@@ -13,6 +13,9 @@ use super::hub::Local;
 /// Between two looks at whether connections may be read again.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Between looks at whether those that have not come in may be read, in pauses.
+const NEWCOMERS_LOOKS: u32 = 50;
+
 /// Who waits on an arbiter.
 #[derive(Debug, Default)]
 pub struct Holding {
@@ -30,10 +33,15 @@ pub fn wait_for_turn(local: &Rc<Local>, connection: u64) {
 }
 
 async fn attend(local: Rc<Local>) {
+    let mut looks: u32 = 0;
     while !local.holding.waiting.borrow().is_empty() {
         actix_rt::time::sleep(PAUSE).await;
         let node = local.node();
         if node.holds_clients() {
+            looks += 1;
+            if looks.is_multiple_of(NEWCOMERS_LOOKS) && !node.holds_newcomers() {
+                local.read_newcomers();
+            }
             continue;
         }
         let mut turns = node.throttle.as_ref().map_or(usize::MAX, |throttle| throttle.turns(clock::now().mono_ms));
@@ -48,6 +56,18 @@ async fn attend(local: Rc<Local>) {
         }
     }
     local.holding.attended.set(false);
+}
+
+impl Local {
+    /// Reads from those that have not come in: the node takes no clients, and they are to be told.
+    fn read_newcomers(&self) {
+        let waiting = std::mem::take(&mut *self.holding.waiting.borrow_mut());
+        let (others, newcomers): (Vec<u64>, Vec<u64>) = waiting.into_iter().partition(|id| self.has_come_in(*id));
+        self.holding.waiting.borrow_mut().extend(others);
+        for mail in newcomers.into_iter().filter_map(|id| self.mail(id)) {
+            mail.post(ClientItem::Read);
+        }
+    }
 }
 
 impl Holding {

@@ -10,6 +10,7 @@ use crate::routing::RouteState;
 use super::hub::HubItem;
 use super::node::Node;
 use super::outbox_taker::TakerItem;
+use super::parting;
 use super::publish;
 use super::settle;
 use super::shared_subscription::{self, GroupItem};
@@ -39,6 +40,14 @@ impl Hooks for NodeHooks {
                 routing.remove_client(&client);
             }
         }
+        for (group, _) in state.declared() {
+            routing.set_declared(group, true);
+        }
+        routing.for_each_group(|group| {
+            if self.0.shard_of(&group.full()) == shard && routing.is_declared(group) && !state.is_declared(group) {
+                routing.set_declared(group, false);
+            }
+        });
         // Events of what a snapshot skipped are not told: connections find out by themselves.
         for hub in self.0.hubs() {
             hub.post(HubItem::Reconcile { shard });
@@ -104,12 +113,19 @@ impl Hooks for NodeHooks {
                 settle::for_peer(&self.0, from, ticket, shard, client, connection);
             }
             PeerMessage::Settled { ticket } => self.0.settling.remove(ticket),
+            PeerMessage::DispatchRefused { group, seq, connection } => {
+                shared_subscription::refused(&self.0, &group, seq, connection);
+            }
             PeerMessage::DispatchDone { group, entries } => {
                 let seqs = entries.into_iter().filter(|(_, completed)| *completed).map(|(seq, _)| seq).collect();
                 shared_subscription::done(&self.0, &group, seqs);
             }
             other => tracing::warn!(from, ?other, "a peer message the cluster room should have taken"),
         }
+    }
+
+    fn rebalance(&self) {
+        tokio::spawn(parting::rebalance(Arc::clone(&self.0)));
     }
 
     fn incarnation_lost(&self) {
@@ -163,6 +179,12 @@ impl NodeHooks {
                 }
             }
             Event::GroupRemoved { group } => node.groups.remove(group),
+            Event::GroupDeclared { group, declared } => {
+                node.routing.set_declared(group, *declared);
+                if leads {
+                    node.groups.ensure(node, group).post(GroupItem::Look);
+                }
+            }
             Event::Outbox { event, .. } => node.signals.post(BusItem::Outbox { event: Arc::clone(event), count: leads }),
         }
     }

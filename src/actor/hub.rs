@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::{Actor, AsyncContext, Context, Handler};
 use ahash::AHashMap;
@@ -55,8 +56,10 @@ pub enum HubItem {
     Settle { connection: u64, done: oneshot::Sender<()> },
     /// The shard ended the connection.
     Close { connection: u64, reason_code: ReasonCode },
-    /// Every connection is to be closed: the incarnation is lost, or the node stops.
+    /// Every connection is to be closed: the incarnation is lost, or there is no time left for more than a word.
     CloseAll { reason_code: ReasonCode, tell_shard: bool },
+    /// Some connections are to leave: the node stops, drains or has too many. `told` counts them, up to `max`.
+    PartWith { count: usize, registered: bool, told: Arc<AtomicU64>, max: u64 },
 }
 
 /// What a registered connection's queue starts with.
@@ -75,6 +78,8 @@ struct LocalClient {
     mail: ClientMail,
     queue: Option<QueueMail>,
     grant: Option<Grant>,
+    /// Was asked to leave.
+    leaves: bool,
 }
 
 /// The arbiter's connections and timers, reached directly by the actors of the same thread.
@@ -102,7 +107,7 @@ impl Local {
 
     /// A connection exists: deliveries may come for it from now on.
     pub fn insert(&self, connection: u64, mail: ClientMail) {
-        self.clients.borrow_mut().insert(connection, LocalClient { mail, queue: None, grant: None });
+        self.clients.borrow_mut().insert(connection, LocalClient { mail, queue: None, grant: None, leaves: false });
     }
 
     /// The connection is over; its queue ends with it.
@@ -133,7 +138,7 @@ impl Local {
     pub fn post(self: &Rc<Self>, connection: u64, item: QueueItem) {
         let mut clients = self.clients.borrow_mut();
         let Some(client) = clients.get_mut(&connection) else { return };
-        let LocalClient { mail, queue, grant } = client;
+        let LocalClient { mail, queue, grant, .. } = client;
         queue.get_or_insert_with(|| Queue::start_for(Rc::clone(self), connection, mail.clone(), grant.clone())).post(item);
     }
 
@@ -151,6 +156,11 @@ impl Local {
 
     pub(super) fn mail(&self, connection: u64) -> Option<ClientMail> {
         self.clients.borrow().get(&connection).map(|c| c.mail.clone())
+    }
+
+    /// Whether the connection's CONNECT was accepted.
+    pub(super) fn has_come_in(&self, connection: u64) -> bool {
+        self.clients.borrow().get(&connection).is_some_and(|client| client.grant.is_some())
     }
 
     fn fire_timers(&self, now_ms: u64) {
@@ -212,6 +222,26 @@ impl Hub {
                     mail.post(ClientItem::Close { reason_code, tell_shard });
                 }
             }
+            HubItem::PartWith { count, registered, told, max } => self.part_with(count, registered, &told, max),
+        }
+    }
+
+    /// Asks connections to leave that were not asked before, `registered`: only those that came in.
+    fn part_with(&self, count: usize, registered: bool, told: &AtomicU64, max: u64) {
+        let mut mails = Vec::new();
+        let mut clients = self.local.clients.borrow_mut();
+        let candidates = clients.values_mut().filter(|client| !client.leaves && (client.grant.is_some() || !registered));
+        for client in candidates.take(count) {
+            let one_more = |told: u64| (told < max).then_some(told + 1);
+            if told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+                break;
+            }
+            client.leaves = true;
+            mails.push(client.mail.clone());
+        }
+        drop(clients);
+        for mail in mails {
+            mail.post(ClientItem::Leave);
         }
     }
 

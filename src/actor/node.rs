@@ -1,11 +1,13 @@
 //! What all actors of a node share.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix_rt::ArbiterHandle;
+use tokio::sync::Semaphore;
 
 use crate::cluster::Cluster;
+use crate::mqtt::GroupId;
 use crate::queue::QueueLimits;
 use crate::replica::{ConnectionRef, NodeId, ShardId};
 use crate::routing::Table;
@@ -14,10 +16,13 @@ use crate::telemetry::metrics::Metrics;
 
 use super::client::Room;
 use super::congestion::Congestion;
+use super::detours::Detours;
+use super::fetch::FETCHES_MAX;
 use super::gate::Gate;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
+use super::retaining::{RetainedLimits, Retaining};
 use super::settle::Asked;
 use super::shared_subscription::Groups;
 use super::signal_bus::SignalBus;
@@ -35,6 +40,11 @@ pub struct NodeSettings {
     /// Read from all clients together; 0 = any number.
     pub inbound_bytes_per_s: u64,
     pub max_connections: Option<u64>,
+    /// Clients asked to leave in a second, where the node parts with some.
+    pub clients_per_second: u32,
+    pub retained: RetainedLimits,
+    /// Shared subscriptions that this node declares.
+    pub declared: Vec<GroupId>,
 }
 
 /// The node; made once, shared by reference.
@@ -47,15 +57,24 @@ pub struct Node {
     pub groups: Groups,
     pub congestion: Arc<Congestion>,
     pub settling: Asked,
+    /// Retained messages on their way.
+    pub retaining: Retaining,
+    pub detours: Detours,
+    /// Whether what this node declares is in force.
+    pub has_declared: AtomicBool,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
     pub qos0_bytes: AtomicUsize,
     /// For packets of which not all has come.
     pub incomplete: Arc<Room>,
     /// QoS 0 messages that were put onto sockets which were not writable, and still wait there.
     pub stuffed: AtomicUsize,
+    /// Turns of those who read queued messages from the disk.
+    pub(super) fetches: Arc<Semaphore>,
     /// `None`: clients are read as fast as they send.
     pub throttle: Option<Throttle>,
     pub connections: AtomicU64,
+    /// Parts with clients beyond its share.
+    pub rebalancing: AtomicBool,
     /// `None`: everybody is let in.
     gate: Option<Arc<Gate>>,
     cluster: OnceLock<Cluster>,
@@ -71,6 +90,7 @@ impl Node {
         Self {
             throttle: Throttle::new(settings.inbound_bytes_per_s),
             incomplete: Arc::new(Room::new(settings.incomplete_bytes_max)),
+            has_declared: AtomicBool::new(settings.declared.is_empty()),
             settings,
             routing: Table::new(),
             metrics,
@@ -79,9 +99,13 @@ impl Node {
             groups: Groups::default(),
             congestion: Arc::default(),
             settling: Asked::default(),
+            retaining: Retaining::default(),
+            detours: Detours::default(),
             qos0_bytes: AtomicUsize::new(0),
             stuffed: AtomicUsize::new(0),
+            fetches: Arc::new(Semaphore::new(FETCHES_MAX)),
             connections: AtomicU64::new(0),
+            rebalancing: AtomicBool::new(false),
             gate: None,
             cluster: OnceLock::new(),
             hubs: OnceLock::new(),
@@ -149,6 +173,11 @@ impl Node {
         ConnectionRef { node, incarnation, connection: (counter << ARBITER_BITS) | (arbiter as u64 & ARBITER_MASK) }
     }
 
+    /// Whether a CONNECT is worth proposing.
+    pub fn accepts_clients(&self) -> bool {
+        self.has_declared.load(Ordering::Acquire) && self.cluster().is_some_and(Cluster::accepts_clients)
+    }
+
     /// The hub of a connection of this node.
     pub fn hub_of(&self, connection: u64) -> Option<&HubMail> {
         self.hubs().get(usize::try_from(connection & ARBITER_MASK).unwrap_or(usize::MAX))
@@ -180,7 +209,13 @@ impl Node {
         self.is_pressed() || self.is_stale()
     }
 
-    /// Whether what clients send must wait: this node was stopped for a moment, and does not know yet what others acknowledged meanwhile.
+    /// The same for one that has not come in yet: where the node takes no clients, it is read, to be told so.
+    pub fn holds_newcomers(&self) -> bool {
+        self.is_pressed() || (self.is_stale() && self.cluster().is_some_and(Cluster::accepts_clients))
+    }
+
+    /// Whether what clients send must wait: this node was stopped for a moment, is cut off or behind, and may not know what others
+    /// acknowledged meanwhile.
     pub fn is_stale(&self) -> bool {
         self.cluster().is_some_and(Cluster::is_stale)
     }

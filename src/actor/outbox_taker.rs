@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
+use bytestring::ByteString;
 use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
 use tokio::time::Instant;
 
@@ -21,6 +22,7 @@ use crate::signal::{Dead, DropReason, Receiver, Signal};
 use super::essential::Essential;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
+use super::retaining::{self, Reserved, Room};
 use super::{clock, publish};
 
 pub type TakerMail = Mail<TakerItem, OutboxTaker>;
@@ -63,6 +65,10 @@ struct Taken {
     command: TakeCommand,
     /// QoS 0 messages of shared subscriptions, for one member each once the command is stored.
     direct: Vec<(Arc<Message>, GroupMatch)>,
+    /// Messages for which there is no room among the retained ones, to be told once the command is stored.
+    not_retained: Vec<Arc<Message>>,
+    /// Room for those that are.
+    reserved: Vec<Reserved>,
     /// Nothing to store but the position.
     empty: bool,
 }
@@ -99,12 +105,13 @@ impl OutboxTaker {
                     *seen = moved;
                 }
                 if !taken.empty {
-                    self.propose(taken.command, taken.direct, ctx);
+                    self.propose(taken, ctx);
                     return;
                 }
             }
             if store_positions && let Some(command) = self.position_to_store(ShardId(number)) {
-                self.propose(command, Vec::new(), ctx);
+                let none = Taken { command, direct: Vec::new(), not_retained: Vec::new(), reserved: Vec::new(), empty: true };
+                self.propose(none, ctx);
                 return;
             }
         }
@@ -133,44 +140,54 @@ impl OutboxTaker {
         let after = self.seen(source);
         let events = self.node.cluster()?.read(source, |state| state.outbox_after(after, TAKE_MAX))?;
         let to = events.first()?.0;
-        let mut command =
+        let command =
             TakeCommand { source, from: self.stored(source), to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() };
         let now_ms = clock::wall_ms();
-        let mut direct = Vec::new();
+        let mut taken = Taken { command, direct: Vec::new(), not_retained: Vec::new(), reserved: Vec::new(), empty: false };
         let (mut bytes, mut names) = (0, 0);
         for (at, (position, event)) in events.iter().enumerate() {
             bytes += event.size_bytes();
             if at > 0 && bytes.max(names) > TAKE_BYTES_MAX {
                 break;
             }
-            let enqueued = command.enqueue.len();
-            self.take_event(event, source, now_ms, &mut command, &mut direct);
-            names += command.enqueue.iter().skip(enqueued).flat_map(|(_, targets)| targets).map(target_bytes).sum::<usize>();
-            command.to = *position;
+            let enqueued = taken.command.enqueue.len();
+            self.take_event(event, source, now_ms, &mut taken);
+            names +=
+                taken.command.enqueue.iter().skip(enqueued).flat_map(|(_, targets)| targets).map(target_bytes).sum::<usize>();
+            taken.command.to = *position;
         }
-        let stores_nothing = command.enqueue.is_empty() && command.retain.is_empty() && command.republish.is_empty();
-        let empty = stores_nothing && direct.is_empty();
-        Some(Taken { command, direct, empty })
+        let TakeCommand { enqueue, retain, republish, .. } = &taken.command;
+        let stores_nothing = enqueue.is_empty() && retain.is_empty() && republish.is_empty();
+        taken.empty = stores_nothing && taken.direct.is_empty() && taken.not_retained.is_empty();
+        Some(taken)
     }
 
-    fn take_event(
-        &self,
-        event: &OutboxEvent,
-        source: ShardId,
-        now_ms: u64,
-        command: &mut TakeCommand,
-        direct: &mut Vec<(Arc<Message>, GroupMatch)>,
-    ) {
+    fn take_event(&self, event: &OutboxEvent, source: ShardId, now_ms: u64, taken: &mut Taken) {
+        let Taken { command, direct, not_retained, reserved, .. } = taken;
         let dead_known = match event {
+            OutboxEvent::Returned { group, message } => {
+                if self.node.shard_of(&group.full()) == self.shard {
+                    command.enqueue.push((Arc::clone(message), vec![Target::Returned { group: group.clone() }]));
+                }
+                return;
+            }
             OutboxEvent::Assigned { client, message, retain, subscription_ids } => {
                 if self.node.shard_of(client) == self.shard {
-                    let target = Target::Session {
+                    let target = assigned(client, *retain, subscription_ids);
+                    command.enqueue.push((Arc::clone(message), vec![target]));
+                }
+                return;
+            }
+            OutboxEvent::AssignedFrom { client, group, message, retain, subscription_ids } => {
+                if self.node.shard_of(client) == self.shard {
+                    let target = Target::Member {
                         client: client.clone(),
-                        qos: QoS::ExactlyOnce,
+                        group: group.clone(),
                         retain: *retain,
                         subscription_ids: subscription_ids.clone(),
-                        retained_origin: false,
                     };
+                    let is_known = self.node.cluster().is_some_and(|cluster| target.since() <= cluster.level());
+                    let target = if is_known { target } else { assigned(client, *retain, subscription_ids) };
                     command.enqueue.push((Arc::clone(message), vec![target]));
                 }
                 return;
@@ -208,12 +225,25 @@ impl OutboxTaker {
             && matches!((&message.origin, event), (Origin::Client(_), OutboxEvent::Publish { .. }))
             && self.node.shard_of(&message.topic) == self.shard
         {
-            command.retain.push(Arc::clone(&message));
+            // One whose publisher was told that it is retained is retained.
+            let room = if dead_known { None } else { self.room(&message) };
+            match room {
+                Some(Room::Full) => not_retained.push(Arc::clone(&message)),
+                Some(Room::There(room)) => {
+                    reserved.push(room);
+                    command.retain.push(Arc::clone(&message));
+                }
+                None => command.retain.push(Arc::clone(&message)),
+            }
         }
         self.drop_excess(&message, &mut targets, now_ms);
         if !targets.is_empty() {
             command.enqueue.push((message, targets));
         }
+    }
+
+    fn room(&self, message: &Message) -> Option<Room> {
+        self.node.cluster().map(|cluster| retaining::room(&self.node, cluster, message))
     }
 
     /// Receivers whose names no command can hold miss the message; else it would stop the outbox for good.
@@ -227,7 +257,9 @@ impl OutboxTaker {
         for target in targets.drain(fitting..) {
             let (receiver, qos) = match target {
                 Target::Session { client, qos, .. } => (Receiver::Client(client), qos),
-                Target::Group { group, .. } => (Receiver::SharedSubscription(group.full()), message.qos),
+                Target::Group { group, .. } | Target::Member { group, .. } | Target::Returned { group } => {
+                    (Receiver::SharedSubscription(group.full()), message.qos)
+                }
             };
             let lost = publish::delivery(message, qos, false, SubscriptionIds::new());
             self.node.signals.dropped(&lost, receiver, DropReason::InternalError, now_ms);
@@ -246,7 +278,8 @@ impl OutboxTaker {
         None
     }
 
-    fn propose(&mut self, command: TakeCommand, direct: Vec<(Arc<Message>, GroupMatch)>, ctx: &mut Context<Self>) {
+    fn propose(&mut self, taken: Taken, ctx: &mut Context<Self>) {
+        let Taken { command, direct, not_retained, reserved, .. } = taken;
         let Some(cluster) = self.node.cluster() else { return };
         self.busy = true;
         let (source, to) = (command.source, command.to);
@@ -265,6 +298,10 @@ impl OutboxTaker {
             for (message, receivers) in enqueued {
                 taker.node.renderer.enqueued(&message, receivers);
             }
+            drop(reserved);
+            for message in &not_retained {
+                retaining::raise_not_retained(&taker.node, message);
+            }
             for (message, group) in direct {
                 publish::deliver_to_member(&taker.node, &message, &group);
             }
@@ -278,13 +315,20 @@ impl OutboxTaker {
     }
 }
 
+/// The session of a member that was chosen.
+fn assigned(client: &ByteString, retain: bool, subscription_ids: &SubscriptionIds) -> Target {
+    let (qos, subscription_ids) = (QoS::ExactlyOnce, subscription_ids.clone());
+    Target::Session { client: client.clone(), qos, retain, subscription_ids, retained_origin: false }
+}
+
 /// Bytes of a target in a command, about.
 fn target_bytes(target: &Target) -> usize {
     const FIXED: usize = 96;
     FIXED
         + match target {
             Target::Session { client, .. } => client.len(),
-            Target::Group { group, .. } => group.share.len() + group.filter.len(),
+            Target::Group { group, .. } | Target::Returned { group } => group.share.len() + group.filter.len(),
+            Target::Member { client, group, .. } => client.len() + group.share.len() + group.filter.len(),
         }
 }
 

@@ -21,6 +21,7 @@ use super::clock;
 use super::congestion;
 use super::hub::{HubItem, LocalTarget};
 use super::node::Node;
+use super::retaining::{self, Reserved, Room};
 
 /// The result of a publish once it is as safe as its QoS asks.
 pub type Stored = Pin<Box<dyn Future<Output = Result<ReasonCode, SubmitError>> + Send>>;
@@ -35,11 +36,16 @@ pub enum Published {
     Stored(Stored),
 }
 
-/// Publishes a message: to this node's clients, to nodes with others, to the queues of shards, to the retained store.
-pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
+/// Publishes a message: to this node's clients, to nodes with others, to the queues of shards, to the retained store. `told`: the publisher
+/// can be told that the message is refused; nothing is done with it then.
+pub fn publish(node: &Node, message: &Arc<Message>, told: bool) -> Published {
     let matches = node.routing.matches(&message.topic, message.publisher());
     let code = code_of(&matches);
     let Some(cluster) = node.cluster() else { return Published::Done(code) };
+    let retained = match room(node, cluster, message) {
+        None if told => return Published::Done(ReasonCode::QuotaExceeded),
+        retained => retained,
+    };
     let mut plan = Plan::default();
     for found in &matches.clients {
         plan.add_client(node, message, found);
@@ -51,8 +57,10 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
         node.renderer.enqueued(message, matches.clients.len() + matches.groups.len());
     }
     let mut stored: Vec<Submitted> = Vec::new();
-    if message.retain && matches!(message.origin, Origin::Client(_)) {
-        stored.push(retain(node, cluster, message));
+    match retained {
+        Some(Some(reserved)) => stored.push(retain(node, cluster, message, reserved)),
+        Some(None) => {}
+        None => retaining::raise_not_retained(node, message),
     }
     for (shard, targets) in plan.shards {
         stored.push(Box::pin(cluster.submit(shard, Command::Enqueue { message: Arc::clone(message), targets })));
@@ -80,15 +88,43 @@ pub fn publish(node: &Node, message: &Arc<Message>) -> Published {
     }))
 }
 
+/// Room for a message that is to be retained: `Some(None)` where it is not to be, `None` where there is no room.
+#[expect(clippy::option_option, reason = "three outcomes, looked at where they are made")]
+fn room(node: &Node, cluster: &Cluster, message: &Message) -> Option<Option<Reserved>> {
+    if !message.retain || !matches!(message.origin, Origin::Client(_)) {
+        return Some(None);
+    }
+    match retaining::room(node, cluster, message) {
+        Room::There(reserved) => Some(Some(reserved)),
+        Room::Full => None,
+    }
+}
+
 /// One that is acknowledged must be found by every subscriber from then on, on whatever node.
-fn retain(node: &Node, cluster: &Cluster, message: &Arc<Message>) -> Submitted {
+fn retain(node: &Node, cluster: &Cluster, message: &Arc<Message>, reserved: Reserved) -> Submitted {
     let shard = node.shard_of(&message.topic);
     let command = Command::Retain { message: Arc::clone(message) };
-    if message.qos == QoS::AtMostOnce {
-        Box::pin(cluster.submit(shard, command))
-    } else {
-        Box::pin(cluster.submit_everywhere(shard, command))
-    }
+    let everywhere = message.qos != QoS::AtMostOnce;
+    let submit = move |cluster: &Cluster| -> Submitted {
+        if everywhere { Box::pin(cluster.submit_everywhere(shard, command)) } else { Box::pin(cluster.submit(shard, command)) }
+    };
+    let Some((before, on_its_way)) = node.detours.follow(message) else {
+        let submitted = submit(cluster);
+        return Box::pin(async move {
+            let outcome = submitted.await;
+            drop(reserved);
+            outcome
+        });
+    };
+    // Goes on also where its connection ends: what was sent counts as if it had not waited.
+    let cluster = cluster.clone();
+    let waited = tokio::spawn(async move {
+        let _ = before.await;
+        let outcome = submit(&cluster).await;
+        drop((reserved, on_its_way));
+        outcome
+    });
+    Box::pin(async move { waited.await.unwrap_or(Err(SubmitError::Unknown)) })
 }
 
 /// The local receivers of a message that is to be acknowledged late; empty, nearly always, where it is not.
@@ -105,25 +141,49 @@ fn congested_receivers(node: &Node, message: &Message, local: &[(usize, Vec<Loca
 pub fn receive(
     node: &Arc<Node>,
     message: &Arc<Message>,
-    client: &ByteString,
-    connection: ConnectionRef,
-    packet_id: PacketId,
+    (client, connection, packet_id): (&ByteString, ConnectionRef, PacketId),
+    told: bool,
 ) -> Published {
     let matches = node.routing.matches(&message.topic, message.publisher());
     let code = code_of(&matches);
     let dead = !matches.any;
     let Some(cluster) = node.cluster() else { return Published::Done(code) };
-    let command = Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
     let shard = node.shard_of(client);
+    let Some(reserved) = room(node, cluster, message) else {
+        // A resend was taken when it came first.
+        let received = cluster.read(shard, |state| state.session(client).is_some_and(|s| s.received.contains(&packet_id.get())));
+        if received == Some(true) {
+            return Published::Done(ReasonCode::Success);
+        }
+        if told {
+            return Published::Done(ReasonCode::QuotaExceeded);
+        }
+        retaining::raise_not_retained(node, message);
+        return receive(
+            node,
+            &Arc::new(Message { retain: false, ..Message::clone(message) }),
+            (client, connection, packet_id),
+            told,
+        );
+    };
+    let on_its_way = if message.retain { node.detours.enter(message) } else { None };
+    let command = Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
     // A retained message must be found by every subscriber from its PUBREC on: in the outbox, until the topic's shard has taken it.
     let submitted: Submitted = if message.retain {
         Box::pin(cluster.submit_everywhere(shard, command))
     } else {
         Box::pin(cluster.submit(shard, command))
     };
-    let (node, message) = (Arc::clone(node), Arc::clone(message));
+    let (node, message, topic_cluster) = (Arc::clone(node), Arc::clone(message), cluster.clone());
     Published::Stored(Box::pin(async move {
-        match submitted.await? {
+        let outcome = submitted.await;
+        // In the outbox it is counted from now on.
+        drop(reserved);
+        if let Some(on_its_way) = on_its_way {
+            let topic_shard = node.shard_of(&message.topic);
+            tokio::spawn(on_its_way.until_taken(topic_cluster, shard, topic_shard));
+        }
+        match outcome? {
             Outcome::Refused(refused) => return Ok(refused),
             // A resend was told before.
             Outcome::Received { duplicate: false } if dead => node.signals.dead(&message, clock::wall_ms()),

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use actix::fut::ActorFutureExt;
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
 
 use crate::mqtt::{Delivery, Message, QoS, Source};
 use crate::queue::{ClientQueue, Pop, Push};
 use crate::replica::command::QueueStep;
 use crate::replica::session::QueueEntry;
-use crate::replica::{Command, IN_FLIGHT_MAX, State};
+use crate::replica::{Command, Fetch, Found, IN_FLIGHT_MAX, Look, State};
 use crate::signal::{DropReason, Receiver};
 
 use super::client::ClientItem;
 use super::clock;
+use super::fetch::{self, Fetched};
 use super::hub::{ClientMail, Grant, Local, QueueMail};
 use super::inbox::{Inbox, Mail, Wake};
 
@@ -76,7 +78,7 @@ impl Batch {
 /// What a look at the replicated queue gave.
 #[derive(Default)]
 struct Entries {
-    entries: Vec<QueueEntry>,
+    look: Look,
     /// How many might have come: as many as were asked for, or fewer.
     allowed: usize,
 }
@@ -94,6 +96,8 @@ pub struct Queue {
     /// Entries up to it were sent on an earlier connection.
     sent_seq: u64,
     may_have_entries: bool,
+    /// Entries of the replicated queue that were read from the disk.
+    fetched: Fetched,
     /// Deliveries of QoS above 0 handed out and not done with.
     outstanding: usize,
     writable: bool,
@@ -121,6 +125,7 @@ impl Queue {
             cursor: 0,
             sent_seq: 0,
             may_have_entries: false,
+            fetched: Fetched::default(),
             outstanding: 0,
             writable: true,
             handing: false,
@@ -251,8 +256,8 @@ impl Queue {
         let Some(grant) = self.grant.clone() else { return };
         let want = room.min(READ_MAX);
         let cursor = self.cursor;
-        let Entries { entries, allowed } = self.entries_after(&grant, cursor, want);
-        self.may_have_entries = entries.len() == allowed;
+        let Entries { look: Look { queue, found, fetch }, allowed } = self.entries_after(&grant, cursor, want);
+        self.may_have_entries = found.len() == allowed;
         // As far ahead of the applied acknowledgements as may be: nobody tells when they are applied.
         if self.may_have_entries && allowed < want && !self.looking {
             self.looking = true;
@@ -261,16 +266,44 @@ impl Queue {
                 queue.pump(ctx);
             });
         }
-        for entry in entries {
+        let mut found = found.into_iter();
+        while let Some(Found { seq, entry, .. }) = found.next() {
             if batch.is_full() {
                 self.may_have_entries = true;
                 break;
             }
+            let Some(entry) = entry.or_else(|| self.fetched.take(queue, seq)) else {
+                // Nothing overtakes what is on disk.
+                self.may_have_entries = true;
+                let last = found.take_while(|found| found.entry.is_none()).last().map_or(seq, |found| found.seq);
+                if let Some(fetch) = fetch {
+                    self.fetch((queue, seq), fetch.of(seq, last), ctx);
+                }
+                break;
+            };
             batch.add(entry.message.as_deref());
             self.cursor = entry.seq;
             self.outstanding += 1;
             self.client.post(self.item_of(entry));
         }
+    }
+
+    /// Reads entries from the disk, and goes on when they are there.
+    fn fetch(&mut self, (queue, first): (u64, u64), fetch: Fetch, ctx: &mut Context<Self>) {
+        if !self.fetched.begin(queue, first) {
+            return;
+        }
+        let reading = fetch::run(Arc::clone(&self.local.node().fetches), fetch).into_actor(self);
+        ctx.spawn(reading.map(|read, queue, ctx| {
+            if queue.fetched.end(read) {
+                queue.pump(ctx);
+            } else {
+                ctx.run_later(fetch::RETRY, |queue, ctx| {
+                    queue.fetched.resume();
+                    queue.pump(ctx);
+                });
+            }
+        }));
     }
 
     /// Entries of the replicated queue, as many as keeps what was handed out among its first [`IN_FLIGHT_MAX`]: the shard counts on that where this
@@ -281,8 +314,8 @@ impl Queue {
             let current = state.session(&grant.client).is_some_and(|session| session.connection == Some(grant.connection));
             let handed = state.handed_out(&grant.client, after);
             let allowed = max.min(IN_FLIGHT_MAX.saturating_sub(handed));
-            let entries = if current { state.queue_after(&grant.client, after, allowed) } else { Vec::new() };
-            Entries { entries, allowed: if current { allowed } else { max } }
+            let look = if current { state.look(&grant.client, after, allowed) } else { Look::default() };
+            Entries { look, allowed: if current { allowed } else { max } }
         };
         self.local.node().cluster().and_then(|cluster| cluster.read(grant.shard, read)).unwrap_or_default()
     }
@@ -291,9 +324,9 @@ impl Queue {
     /// queue to this node, which alone knows which of them were sent.
     fn expire_entries(&self, now_ms: u64) {
         let Some(grant) = self.grant.as_ref().filter(|_| self.may_have_entries) else { return };
-        let expired = |entry: &QueueEntry| entry.message.as_ref().is_some_and(|message| message.is_expired(now_ms));
-        let entries = self.entries_after(grant, self.cursor, READ_MAX).entries.into_iter();
-        let steps: Vec<_> = entries.filter(expired).map(|entry| (entry.seq, QueueStep::Expired)).collect();
+        let expired = |found: &Found| found.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        let found = self.entries_after(grant, self.cursor, READ_MAX).look.found.into_iter();
+        let steps: Vec<_> = found.filter(expired).map(|found| (found.seq, QueueStep::Expired)).collect();
         if steps.is_empty() {
             return;
         }

@@ -5,11 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, SubmitError};
+use crate::cluster::SubmitError;
 use crate::mqtt::packet::RetainHandling;
 use crate::mqtt::{Delivery, Message, QoS, SubscriptionIds, topic_filter};
 use crate::replica::{Command, ConnectionRef, Position, ShardId, State, Target};
 use crate::session::Subscription;
+use crate::signal::{DropReason, Receiver};
+use crate::telemetry::RateLimited;
 
 use super::client::Identity;
 use super::hub::Local;
@@ -22,6 +24,10 @@ const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 const WINDOW_MESSAGES: usize = 256;
 /// Pause before a message is proposed again that the shard had no room for.
 const RETRY: Duration = Duration::from_millis(20);
+/// The same where the shard had no leader in reach.
+const UNAVAILABLE_RETRY: Duration = Duration::from_millis(500);
+
+static NOT_QUEUED: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// What is retained for new subscriptions.
 pub struct Retained {
@@ -129,54 +135,88 @@ fn put(messages: &mut Vec<Arc<Message>>, message: Arc<Message>, now_ms: u64) {
 }
 
 /// Queues all messages in order, a window at a time, so that one subscriber of many retained messages does not take the room of a shard's
-/// other clients. Ends with the connection: what was not queued then is sent at the next SUBSCRIBE.
+/// other clients. While the shard cannot take them they wait for it, as long as the connection is there: what was not queued then is sent at
+/// the next SUBSCRIBE.
 pub fn enqueue_all(node: Arc<Node>, connection: ConnectionRef, identity: Identity, mut messages: Replicated) {
-    let Some(mut window) = messages.next_window() else { return };
+    let Some(first) = messages.next_window() else { return };
     actix_rt::spawn(async move {
-        while enqueue(Arc::clone(&node), connection, identity.clone(), window).await
-            && let Some(next) = messages.next_window()
-        {
-            window = next;
+        let mut window = Some(first);
+        while let Some(queued) = window {
+            let mut failed = propose(&node, connection, &identity, commands(&identity, queued)).await;
+            while !failed.is_empty() {
+                let again = still_to_queue(&node, &identity, failed);
+                actix_rt::time::sleep(UNAVAILABLE_RETRY).await;
+                if !is_current(&node, connection, &identity) {
+                    return;
+                }
+                failed = propose(&node, connection, &identity, again).await;
+            }
+            if !is_current(&node, connection, &identity) {
+                return;
+            }
+            window = messages.next_window();
         }
     });
 }
 
 /// Queues messages in order; false where the connection is over, or the shard out of reach.
 pub async fn enqueue(node: Arc<Node>, connection: ConnectionRef, identity: Identity, window: Vec<Queued>) -> bool {
-    let Some(cluster) = node.cluster().filter(|_| is_current(&node, connection, &identity)) else { return false };
-    let propose = |queued| {
-        let command = command(&identity, queued);
-        (command.clone(), cluster.submit(identity.shard, command))
+    is_current(&node, connection, &identity)
+        && propose(&node, connection, &identity, commands(&identity, window)).await.is_empty()
+}
+
+/// What is to be proposed again. Of a message that may be queued or not that is said, and not tried again: it would come twice.
+fn still_to_queue(node: &Node, identity: &Identity, failed: Vec<(Command, SubmitError)>) -> Vec<Command> {
+    crate::warn_limited!(
+        NOT_QUEUED,
+        client = %identity.client,
+        messages = failed.len(),
+        "retained messages of a SUBSCRIBE wait: the session's shard has no leader in reach"
+    );
+    let (unknown, again): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(_, error)| *error == SubmitError::Unknown);
+    for (command, _) in unknown {
+        if let Command::Enqueue { message, .. } = command {
+            let lost = publish::delivery(&message, message.qos, true, SubscriptionIds::new());
+            let receiver = Receiver::Client(identity.client.clone());
+            node.signals.dropped(&lost, receiver, DropReason::InternalError, clock::wall_ms());
+        }
+    }
+    again.into_iter().map(|(command, _)| command).collect()
+}
+
+/// Proposes commands in order; those that have no outcome come back.
+async fn propose(
+    node: &Arc<Node>,
+    connection: ConnectionRef,
+    identity: &Identity,
+    commands: Vec<Command>,
+) -> Vec<(Command, SubmitError)> {
+    let Some(cluster) = node.cluster() else {
+        return commands.into_iter().map(|command| (command, SubmitError::Unavailable)).collect();
     };
-    let proposed: Vec<_> = window.into_iter().map(propose).collect();
+    let submit = |command: Command| (command.clone(), cluster.submit(identity.shard, command));
+    let proposed: Vec<_> = commands.into_iter().map(submit).collect();
+    let mut failed = Vec::new();
     for (command, outcome) in proposed {
-        let outcome = match outcome.await {
-            Err(SubmitError::Overloaded) => submit_again(cluster, &identity, command).await,
-            outcome => outcome.map(|_| ()),
-        };
-        if outcome.is_err() {
-            tracing::debug!(client = %identity.client, "retained messages were not queued: the shard has no leader in reach");
-            return false;
+        let mut outcome = outcome.await;
+        while matches!(outcome, Err(SubmitError::Overloaded)) && is_current(node, connection, identity) {
+            actix_rt::time::sleep(RETRY).await;
+            outcome = cluster.submit(identity.shard, command.clone()).await;
+        }
+        if let Err(error) = outcome {
+            failed.push((command, error));
         }
     }
-    true
+    failed
 }
 
-fn command(identity: &Identity, queued: Queued) -> Command {
-    let Queued { message, qos, subscription_ids } = queued;
-    let client = identity.client.clone();
-    let target = Target::Session { client, qos, retain: true, subscription_ids, retained_origin: true };
-    Command::Enqueue { message, targets: vec![target] }
-}
-
-async fn submit_again(cluster: &Cluster, identity: &Identity, command: Command) -> Result<(), SubmitError> {
-    loop {
-        actix_rt::time::sleep(RETRY).await;
-        match cluster.submit(identity.shard, command.clone()).await {
-            Err(SubmitError::Overloaded) => {}
-            outcome => return outcome.map(|_| ()),
-        }
-    }
+fn commands(identity: &Identity, window: Vec<Queued>) -> Vec<Command> {
+    let command = |Queued { message, qos, subscription_ids }| {
+        let client = identity.client.clone();
+        let target = Target::Session { client, qos, retain: true, subscription_ids, retained_origin: true };
+        Command::Enqueue { message, targets: vec![target] }
+    };
+    window.into_iter().map(command).collect()
 }
 
 /// Whether the connection is its session's, as far as this node knows.

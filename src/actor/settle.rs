@@ -6,12 +6,14 @@
 //! longer than `SETTLE_MAX`.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix_rt::time::timeout;
 use bytestring::ByteString;
+use futures_util::future;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -24,6 +26,8 @@ use super::node::Node;
 
 /// A node that does not answer holds a CONNECT up for so long.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// Between looks at whether the node that was asked is still there.
+const LOOK: Duration = Duration::from_millis(20);
 /// Questions to other nodes at a time; more CONNECTs go on without.
 const ASKED_MAX: usize = 10_000;
 
@@ -91,9 +95,17 @@ async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, connectio
     let Some((ticket, settled)) = node.settling.add() else { return };
     if cluster.send(connection.node, PeerMessage::Settle { ticket, shard, client: client.clone(), connection }) {
         // The sender is dropped, never used.
-        let _ = timeout(SETTLE_MAX, settled).await;
+        let answered = async { drop(settled.await) };
+        let _ = timeout(SETTLE_MAX, future::select(pin!(answered), pin!(lost(cluster, connection.node)))).await;
     }
     node.settling.remove(ticket);
+}
+
+/// Resolves when the node is out of reach: it will not answer.
+async fn lost(cluster: &Cluster, node: NodeId) {
+    while cluster.hears(node) {
+        actix_rt::time::sleep(LOOK).await;
+    }
 }
 
 /// Does it for another node, and answers.

@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use actix::fut::ActorFutureExt;
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
 use ahash::AHashMap;
 use bytestring::ByteString;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,11 +23,12 @@ use crate::queue::Dispatcher;
 use crate::replica::body::INLINE_BYTES_MAX;
 use crate::replica::command::{Assignment, QueueStep};
 use crate::replica::session::QueueEntry;
-use crate::replica::{Command, ConnectionRef, ShardId, State};
+use crate::replica::{Command, ConnectionRef, Fetch, Found, Look, Position, ShardId, State};
 use crate::routing::Member;
 
 use super::clock;
 use super::essential::Essential;
+use super::fetch::{self, Fetched};
 use super::hub::HubItem;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
@@ -36,8 +39,12 @@ pub type GroupMail = Mail<GroupItem, SharedSubscription>;
 const MEMBER_WINDOW: u32 = 32;
 /// Entries read ahead from the replica.
 const AHEAD_MAX: usize = 256;
+/// About how many bytes of them; a larger one comes alone.
+const AHEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Pause before an entry is offered again that no member's node took.
 const RETRY: Duration = Duration::from_millis(100);
+/// The same where the members' own queues had no room, which an acknowledgement makes.
+const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Silence of a member's node about an entry before it is handed over again.
 const RESEND: Duration = Duration::from_secs(5);
 
@@ -46,8 +53,13 @@ const RESEND: Duration = Duration::from_secs(5);
 pub enum GroupItem {
     /// The queue, the members or the leadership changed.
     Look,
-    /// Members are done with entries (`true`) or give them back.
+    /// Members are done with entries.
     Done(Vec<u64>),
+    /// A member has as much as it takes.
+    Refused {
+        seq: u64,
+        member: (u64, u64, u64),
+    },
     Stop,
 }
 
@@ -143,6 +155,27 @@ pub fn report(node: &Node, group: &GroupId, seq: u64) {
     }
 }
 
+/// A connection of this node has as many of the group's entries as it takes at a time: another member is to get this one.
+pub fn refuse(node: &Node, group: &GroupId, seq: u64, connection: ConnectionRef) {
+    let Some(cluster) = node.cluster() else { return };
+    match cluster.leader(node.shard_of(&group.full())) {
+        Some(leader) if leader == cluster.node() => refused(node, group, seq, connection),
+        // One that gets lost is handed over again after a while.
+        Some(leader) => {
+            let _ = cluster.send(leader, PeerMessage::DispatchRefused { group: group.clone(), seq, connection });
+        }
+        None => {}
+    }
+}
+
+/// A member took an entry not: for the dispatcher of this node.
+pub fn refused(node: &Node, group: &GroupId, seq: u64, connection: ConnectionRef) {
+    if let Some(mail) = node.groups.get(group) {
+        let member = (connection.node, connection.incarnation, connection.connection);
+        mail.post(GroupItem::Refused { seq, member });
+    }
+}
+
 /// How long a member's node waits for its own replica to have the entry that was dispatched; then the dispatcher sends it again.
 const STORED_PATIENCE: Duration = Duration::from_secs(4);
 const STORED_LOOK: Duration = Duration::from_millis(10);
@@ -157,9 +190,15 @@ pub async fn take_stored(
     let shard = node.shard_of(&group.full());
     let until = Instant::now() + STORED_PATIENCE;
     let message = loop {
-        let read =
-            |state: &State| state.group_queue_after(&group, seq.saturating_sub(1), 1).pop().filter(|entry| entry.seq == seq);
-        let entry = node.cluster().and_then(|cluster| cluster.read(shard, read)).flatten();
+        let read = |state: &State| state.look_at_group(&group, seq.saturating_sub(1), 1);
+        let Look { mut found, fetch, .. } = node.cluster().and_then(|cluster| cluster.read(shard, read)).unwrap_or_default();
+        let entry = match (found.pop().filter(|found| found.seq == seq).map(|found| found.entry), fetch) {
+            (Some(None), Some(fetch)) => {
+                let read = fetch::run(Arc::clone(&node.fetches), fetch).await.unwrap_or_default();
+                read.into_iter().find(|entry| entry.seq == seq)
+            }
+            (found, _) => found.flatten(),
+        };
         if let Some(message) = entry.and_then(|entry| entry.message) {
             break message;
         }
@@ -204,9 +243,17 @@ pub struct SharedSubscription {
     dispatcher: Dispatcher,
     /// Entries offered and not done with.
     entries: BTreeMap<u64, QueueEntry>,
+    /// Entries that were read from the disk.
+    fetched: Fetched,
     members: AHashMap<(u64, u64, u64), Member>,
     /// Entries handed to members of other nodes, and when: a link that breaks loses them, or the word that they are done.
     remote: BTreeMap<u64, Instant>,
+    /// Members that gave something back are tried again in a moment.
+    retrying: bool,
+    /// Whether somebody declared it when it was looked at last.
+    declared: bool,
+    /// The end of the queue is being made sure of.
+    removing: bool,
 }
 
 impl SharedSubscription {
@@ -223,8 +270,12 @@ impl SharedSubscription {
             batch: Vec::new(),
             dispatcher: Dispatcher::new(),
             entries: BTreeMap::new(),
+            fetched: Fetched::default(),
             members: AHashMap::new(),
             remote: BTreeMap::new(),
+            retrying: false,
+            declared: false,
+            removing: false,
         };
         let address = match arbiter {
             Some(arbiter) => Self::start_in_arbiter(&arbiter, move |_| actor),
@@ -238,37 +289,100 @@ impl SharedSubscription {
             return;
         }
         let all = self.node.routing.members(&self.group);
-        if all.is_empty() {
-            // Nobody subscribes any more: the queue goes (spec/hivemq.md 2.6).
-            let next_seq = |state: &State| state.group(&self.group).map(|group| group.queue_head.next_seq);
-            if let Some(cluster) = self.node.cluster()
-                && let Some(next_seq) = cluster.read(self.shard, next_seq).flatten()
-            {
-                let _ = cluster.submit_nowait(self.shard, Command::RemoveGroup { group: self.group.clone(), next_seq });
-            }
-            return;
-        }
+        let was_declared = std::mem::replace(&mut self.declared, self.node.routing.is_declared(&self.group));
+        let is_deserted = all.is_empty() && !self.declared;
         self.members = all.into_iter().filter_map(|m| m.route.state().connection.map(|c| (c, m))).collect();
         let mut connected: Vec<_> = self.members.keys().map(|key| (*key, MEMBER_WINDOW)).collect();
         connected.sort_unstable();
-        self.dispatcher.set_members(&connected);
-        self.read_ahead();
+        for seq in self.dispatcher.set_members(&connected) {
+            self.remote.remove(&seq);
+        }
+        if is_deserted {
+            self.remove_queue(was_declared, ctx);
+            return;
+        }
+        self.read_ahead(ctx);
         self.dispatch(ctx);
     }
 
-    fn read_ahead(&mut self) {
-        if self.members.is_empty() || self.entries.len() >= AHEAD_MAX {
+    /// Nobody subscribes any more: the queue goes (spec/hivemq.md 2.6). But this node's table may be behind in other shards, where a
+    /// member may be: first they are all brought to what they are now.
+    fn remove_queue(&mut self, was_declared: bool, ctx: &mut Context<Self>) {
+        let Some(cluster) = self.node.cluster().filter(|_| !self.removing) else { return };
+        let queue = |state: &State| state.group(&self.group).map(|group| (group.queue_head.next_seq, group.queue.entries.len()));
+        let Some((next_seq, messages)) = cluster.read(self.shard, queue).flatten() else { return };
+        // Changes nothing; applied here when all that was acknowledged before is.
+        let barrier = || Command::TrimOutbox { through: Position::default() };
+        let barriers: Vec<_> = (0..cluster.shards()).map(|shard| cluster.submit(ShardId(shard), barrier())).collect();
+        self.removing = true;
+        ctx.spawn(join_all(barriers).into_actor(self).map(move |reached, actor, _| {
+            actor.removing = false;
+            let routing = &actor.node.routing;
+            let is_deserted = routing.members(&actor.group).is_empty() && !routing.is_declared(&actor.group);
+            if !is_deserted || reached.iter().any(Result::is_err) {
+                return; // looked at again by the timer
+            }
+            let group = actor.group.full();
+            if was_declared && messages > 0 {
+                tracing::warn!(%group, messages, "a shared subscription is declared no more and has no member: its queue is removed");
+            } else {
+                tracing::debug!(%group, messages, "a shared subscription lost its last member: its queue is removed");
+            }
+            let command = Command::RemoveGroup { group: actor.group.clone(), next_seq };
+            if actor.node.cluster().is_none_or(|cluster| cluster.submit_nowait(actor.shard, command).is_err()) {
+                tracing::debug!(%group, "the queue stays for now: the shard is overloaded");
+            }
+        }));
+    }
+
+    fn read_ahead(&mut self, ctx: &mut Context<Self>) {
+        let held = self.entries.values().filter_map(|entry| entry.message.as_ref());
+        let mut bytes = held.map(|message| message.size_bytes()).sum::<usize>();
+        if self.members.is_empty() || self.entries.len() >= AHEAD_MAX || bytes >= AHEAD_BYTES_MAX {
             return;
         }
         let (after, want) = (self.dispatcher.offered(), AHEAD_MAX - self.entries.len());
         let Some(cluster) = self.node.cluster() else { return };
-        let entries = cluster.read(self.shard, |state| state.group_queue_after(&self.group, after, want)).unwrap_or_default();
-        self.dispatcher.offer(entries.iter().map(|entry| entry.seq));
-        self.entries.extend(entries.into_iter().map(|entry| (entry.seq, entry)));
+        let look = cluster.read(self.shard, |state| state.look_at_group(&self.group, after, want));
+        let Look { queue, found, fetch } = look.unwrap_or_default();
+        let mut found = found.into_iter();
+        while bytes < AHEAD_BYTES_MAX
+            && let Some(Found { seq, entry, .. }) = found.next()
+        {
+            let Some(entry) = entry.or_else(|| self.fetched.take(queue, seq)) else {
+                // Nothing overtakes what is on disk.
+                let last = found.take_while(|found| found.entry.is_none()).last().map_or(seq, |found| found.seq);
+                if let Some(fetch) = fetch {
+                    self.fetch((queue, seq), fetch.of(seq, last), ctx);
+                }
+                return;
+            };
+            bytes += entry.message.as_ref().map_or(0, |message| message.size_bytes());
+            self.dispatcher.offer([seq]);
+            self.entries.insert(seq, entry);
+        }
+    }
+
+    /// Reads entries from the disk, and goes on when they are there.
+    fn fetch(&mut self, (queue, first): (u64, u64), fetch: Fetch, ctx: &mut Context<Self>) {
+        if !self.fetched.begin(queue, first) {
+            return;
+        }
+        let reading = fetch::run(Arc::clone(&self.node.fetches), fetch).into_actor(self);
+        ctx.spawn(reading.map(|read, actor, ctx| {
+            if actor.fetched.end(read) {
+                actor.look(ctx);
+            } else {
+                ctx.run_later(fetch::RETRY, |actor, ctx| {
+                    actor.fetched.resume();
+                    actor.look(ctx);
+                });
+            }
+        }));
     }
 
     fn dispatch(&mut self, ctx: &mut Context<Self>) {
-        let mut refused = false;
+        let mut refused = None;
         let mut assignments = Vec::new();
         for handed in self.dispatcher.dispatch() {
             let Some(entry) = self.entries.get(&handed.seq) else {
@@ -288,7 +402,7 @@ impl SharedSubscription {
                 let client = member.route.client.clone();
                 if self.is_busy(&client, member.route.shard) {
                     self.dispatcher.give_back(handed.seq);
-                    refused = true;
+                    refused = Some(BUSY_RETRY);
                     continue;
                 }
                 assignments.push(Assignment {
@@ -304,7 +418,7 @@ impl SharedSubscription {
             let delivery = self.delivery(handed.seq, message, member);
             if !self.hand_over(handed.member, member.route.client.clone(), delivery) {
                 self.dispatcher.give_back(handed.seq);
-                refused = true;
+                refused = Some(RETRY);
             } else if !self.node.is_local(handed.member) {
                 self.remote.insert(handed.seq, Instant::now());
             }
@@ -316,11 +430,21 @@ impl SharedSubscription {
             if cluster.submit_nowait(self.shard, command).is_err() {
                 // Still in the queue: read again from the start.
                 self.restart();
-                refused = true;
+                refused = Some(RETRY);
             }
         }
-        if refused {
-            ctx.run_later(RETRY, |actor, ctx| actor.look(ctx));
+        if let Some(pause) = refused {
+            self.retry_after(pause, ctx);
+        }
+    }
+
+    fn retry_after(&mut self, pause: Duration, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.retrying, true) {
+            ctx.run_later(pause, |actor, ctx| {
+                actor.retrying = false;
+                actor.dispatcher.retry();
+                actor.look(ctx);
+            });
         }
     }
 
@@ -329,9 +453,13 @@ impl SharedSubscription {
         let queued = self
             .node
             .cluster()
-            .and_then(|cluster| cluster.read(ShardId(shard), |state| state.session(client).map(|s| s.queue.entries.len())))
+            .and_then(|cluster| {
+                cluster.read(ShardId(shard), |state| {
+                    state.session(client).map(|s| (s.queue.entries.len(), s.queue_head.limit.min(MEMBER_WINDOW)))
+                })
+            })
             .flatten();
-        queued.is_some_and(|len| len >= MEMBER_WINDOW as usize)
+        queued.is_some_and(|(len, limit)| len >= limit as usize)
     }
 
     /// Forgets what was offered; the next look reads the queue from its start. Members may get again what they hold (QoS 1).
@@ -346,6 +474,13 @@ impl SharedSubscription {
     fn hand_over_again(&mut self) {
         let overdue: Vec<u64> = self.remote.iter().filter(|(_, at)| at.elapsed() >= RESEND).map(|(seq, _)| *seq).collect();
         for seq in overdue {
+            // Acknowledged by way of another node: where this one did not lead yet, or was out of reach.
+            if !self.is_queued(seq) {
+                self.dispatcher.done(seq);
+                self.entries.remove(&seq);
+                self.remote.remove(&seq);
+                continue;
+            }
             let handed = self.dispatcher.holder(seq).and_then(|key| Some((key, self.members.get(&key)?)));
             let message = self.entries.get(&seq).and_then(|entry| entry.message.clone());
             let (Some((key, member)), Some(message)) = (handed, message) else {
@@ -357,6 +492,11 @@ impl SharedSubscription {
                 self.remote.insert(seq, Instant::now());
             }
         }
+    }
+
+    fn is_queued(&self, seq: u64) -> bool {
+        let read = |state: &State| state.look_at_group(&self.group, seq.saturating_sub(1), 1).found.first().map(|found| found.seq);
+        self.node.cluster().and_then(|cluster| cluster.read(self.shard, read)).flatten() == Some(seq)
     }
 
     fn delivery(&self, seq: u64, message: Arc<Message>, member: &Member) -> Delivery {
@@ -425,7 +565,10 @@ impl Actor for SharedSubscription {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(RESEND, |actor, _| actor.hand_over_again());
+        ctx.run_interval(RESEND, |actor, ctx| {
+            actor.hand_over_again();
+            actor.look(ctx);
+        });
     }
 }
 
@@ -440,6 +583,14 @@ impl Handler<Wake> for SharedSubscription {
             match item {
                 GroupItem::Look => {}
                 GroupItem::Done(mut entries) => completed.append(&mut entries),
+                GroupItem::Refused { seq, member } => {
+                    // It may have gone to another meanwhile.
+                    if self.dispatcher.holder(seq) == Some(member) {
+                        self.dispatcher.give_back(seq);
+                        self.remote.remove(&seq);
+                        self.retry_after(RETRY, ctx);
+                    }
+                }
                 GroupItem::Stop => {
                     ctx.stop();
                     return;

@@ -39,7 +39,8 @@ pub(super) fn on_dropped(message: &Message, reason: DropReason) -> Vec<Count> {
         | DropReason::MaximumPacketSizeExceeded
         | DropReason::ExtensionPreventedInbound
         | DropReason::ExtensionPreventedOutbound
-        | DropReason::InternalError => false,
+        | DropReason::InternalError
+        | DropReason::RetainedMessageLimitReached => false,
     };
     affected(message, Namespace::Dropped, |namespace| match namespace {
         Namespace::Expired => queue_limit.then_some(AddonCounter::ExpiredTopicDropped),

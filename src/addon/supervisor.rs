@@ -44,7 +44,7 @@ impl Renderer for AddonRenderer {
     fn render_outbox(&self, event: &OutboxEvent, now_ms: u64, count: bool) -> Option<Arc<Message>> {
         match event {
             OutboxEvent::Publish { message, .. } => Some(Arc::clone(message)),
-            OutboxEvent::Assigned { .. } => None, // stands in the member's replicated queue
+            OutboxEvent::Assigned { .. } | OutboxEvent::AssignedFrom { .. } | OutboxEvent::Returned { .. } => None, // stands in the member's replicated queue
             OutboxEvent::Dropped(dropped) => self.render(&Signal::Dropped(dropped.clone()), now_ms, count),
             OutboxEvent::Expired(expired) => self.render(&Signal::Expired(expired.clone()), now_ms, count),
             OutboxEvent::Lifecycle(lifecycle) => {

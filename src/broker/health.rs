@@ -23,6 +23,10 @@ impl NodeHealth {
         *self.listeners.write() = listeners;
     }
 
+    pub(super) fn stop_listeners(&self) {
+        self.listeners.read().iter().for_each(Bound::stop);
+    }
+
     pub(super) fn set_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -75,6 +79,6 @@ impl HealthSource for NodeHealth {
     }
 
     fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.draining.load(Ordering::Relaxed) || self.cluster.is_draining()
     }
 }

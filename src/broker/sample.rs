@@ -19,7 +19,10 @@ struct Sums {
     sessions: usize,
     persistent: usize,
     queued: usize,
+    queues_nearly_full: usize,
+    queue_memory: usize,
     retained: usize,
+    retained_bytes: usize,
     subscriptions: usize,
     wills: usize,
 }
@@ -44,6 +47,7 @@ impl Sampler {
         let alive = status.members.iter().filter(|member| member.3).count();
         metrics.hivemq.cluster_nodes.set(gauge(alive));
         metrics.own.ready.set(i64::from(status.ready));
+        metrics.own.draining.set(i64::from(cluster.leaves_work()));
         let samples: Vec<RaftGroupSample> = status
             .groups
             .iter()
@@ -66,12 +70,17 @@ impl Sums {
     fn add(&mut self, state: &State) {
         self.queued += state.queued_count();
         self.retained += state.retained_count();
+        self.retained_bytes += state.retained_bytes();
         self.subscriptions += state.subscription_count();
         for session in state.sessions() {
             self.sessions += 1;
             self.persistent += usize::from(session.is_persistent());
             self.wills += usize::from(session.will.is_some());
+            self.queues_nearly_full += usize::from(session.queue.is_nearly_full(&session.queue_head));
         }
+        let groups = state.groups().filter(|(_, group)| group.queue.is_nearly_full(&group.queue_head));
+        self.queues_nearly_full += groups.count();
+        self.queue_memory += state.resident_bytes();
     }
 }
 
@@ -81,7 +90,10 @@ impl Sampled for Sampler {
         metrics.hivemq.sessions_current.set(gauge(sums.sessions));
         metrics.hivemq.sessions_persistent_active.set(gauge(sums.persistent));
         metrics.hivemq.queued_current.set(gauge(sums.queued));
+        metrics.own.queues_nearly_full.set(gauge(sums.queues_nearly_full));
+        metrics.own.queue_memory_bytes.set(gauge(sums.queue_memory));
         metrics.hivemq.retained_current.set(gauge(sums.retained));
+        metrics.own.retained_bytes.set(gauge(sums.retained_bytes));
         metrics.hivemq.subscriptions_current.set(gauge(sums.subscriptions));
         metrics.hivemq.wills_current.set(gauge(sums.wills));
         metrics.hivemq.qos0_memory_used_bytes.set(gauge(self.node.qos0_bytes.load(Ordering::Relaxed)));

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::actor::NodeSettings;
-use crate::cluster::ClusterSettings;
+use crate::actor::{NodeSettings, RetainedLimits};
+use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
 use crate::config::settings as config;
 use crate::mqtt::QoS;
@@ -30,7 +31,24 @@ pub(crate) fn node(settings: &Settings) -> NodeSettings {
         incomplete_bytes_max: settings.restrictions.max_incomplete_packet_memory.unwrap_or_else(quarter_of_memory),
         inbound_bytes_per_s: settings.restrictions.incoming_bandwidth_throttling,
         max_connections: settings.restrictions.max_connections,
+        clients_per_second: settings.shutdown.clients_per_second,
+        retained: RetainedLimits {
+            messages_max: settings.mqtt.retained_messages_max,
+            bytes_max: settings.mqtt.retained_bytes_max,
+        },
+        declared: settings.declared_shared_subscriptions.clone(),
     }
+}
+
+/// Times of the end of a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shutdown {
+    pub(super) delay: Duration,
+    pub(super) timeout: Duration,
+}
+
+pub(super) fn shutdown(shutdown: &config::ShutdownSettings) -> Shutdown {
+    Shutdown { delay: Duration::from_secs(shutdown.delay_s), timeout: Duration::from_secs(shutdown.timeout_s) }
 }
 
 pub(crate) fn session(settings: &Settings) -> SessionSettings {
@@ -76,12 +94,21 @@ pub(crate) fn cluster(settings: &Settings) -> ClusterSettings {
         bind: cluster.enabled.then_some(bind),
         advertised: cluster.advertised(),
         seeds: cluster.static_nodes.clone(),
-        expected_nodes: if cluster.enabled { cluster.static_nodes.len().max(1) } else { 1 },
+        dns: cluster.dns.as_ref().map(|dns| Dns {
+            name: dns.address.clone(),
+            port: cluster.bind_port,
+            timeout: Duration::from_secs(dns.resolution_timeout_s),
+            interval: Duration::from_secs(dns.reload_interval_s),
+        }),
+        expected_nodes: if cluster.enabled { cluster.founders() } else { Some(1) },
         secret: cluster.secret.clone(),
         shards: cluster.shards,
         heartbeat_ms: cluster.heartbeat_ms,
         election_min_ms: cluster.election_timeout_min_ms,
         election_max_ms: cluster.election_timeout_max_ms,
+        close_without_majority_ms: cluster.close_without_majority_ms,
+        protocol: crate::cluster::Protocol::default(),
+        must_agree: crate::config::must_agree(settings),
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::replica::NodeId;
 
+use super::drain;
 use super::group::Group;
 use super::node::Node;
 use super::placement::preferred_leader;
@@ -41,17 +42,19 @@ pub async fn run(node: Arc<Node>) {
 
 fn is_calm(node: &Node) -> bool {
     let Some(transport) = &node.transport else { return false };
-    node.not_ready_because().is_none()
+    !node.leaves_work()
+        && node.not_ready_because().is_none()
         && node.meta.members().iter().all(|(id, member)| *id == node.id || member.alive && transport.connected(*id))
 }
 
 /// Who should lead a group this node leads, if not this node.
 fn should_lead(node: &Node, group: &Group) -> Option<NodeId> {
-    if !group.view().leads {
+    if !group.view().leads || node.operator.keeps(group.index) {
         return None;
     }
     let metrics = group.metrics();
-    let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
+    let voters: BTreeSet<NodeId> =
+        metrics.membership_config.voter_ids().filter(|voter| !drain::is_draining(node, *voter)).collect();
     let preferred = preferred_leader(group.index, &voters).filter(|preferred| *preferred != node.id)?;
     let matched = metrics.replication.as_ref()?.get(&preferred).copied().flatten()?.index();
     let lag = metrics.last_log_index.unwrap_or(0).saturating_sub(matched);

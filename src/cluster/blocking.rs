@@ -10,3 +10,12 @@ pub async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'stat
     }
     tokio::task::spawn_blocking(work).await
 }
+
+/// Runs `work`, for whose end nobody waits, where it may block.
+pub fn beside(work: impl FnOnce() + Send + 'static) {
+    #[cfg(any(test, feature = "sim"))]
+    if super::simulated::is_on() {
+        return work();
+    }
+    tokio::task::spawn_blocking(work);
+}

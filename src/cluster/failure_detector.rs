@@ -1,7 +1,8 @@
 //! Declares incarnations dead: the leader of `meta` watches its links.
 //!
 //! A crash is noticed at once: the connections end and nothing listens at the address any more. Silence (a cut cable, a stopped
-//! process) is bounded by `ClusterSettings::silence_ms`.
+//! process) is bounded by `ClusterSettings::silence_ms`. A silent node is not declared dead before its right to serve has run out
+//! (`visibility::lease`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +10,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::replica::meta::MetaCommand;
+use crate::replica::meta::{Member, MetaCommand};
 use crate::replica::{Incarnation, NodeId};
 
 use super::clock::monotonic_ms;
 use super::membership::propose_meta;
 use super::node::Node;
 use super::transport::PeerView;
+use super::visibility::lease::GRANT_MS;
 
 const LOOK: Duration = Duration::from_millis(100);
 /// Before a death is declared again that was not applied.
@@ -23,6 +25,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 pub async fn run(node: Arc<Node>) {
     let mut led_since_ms = None;
+    let mut before = None;
     let mut declared: BTreeMap<(NodeId, Incarnation), Instant> = BTreeMap::new();
     loop {
         tokio::select! {
@@ -30,13 +33,19 @@ pub async fn run(node: Arc<Node>) {
             () = node.link_bell.notified() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
-        if !node.meta_group().view().leads {
+        let view = node.meta_group().view();
+        if let Some(leader) = view.leader.filter(|leader| *leader != node.id) {
+            before = Some((leader, view.term));
+        }
+        if !view.leads {
             led_since_ms = None;
             continue;
         }
+        // Nobody led in between: it had no lease but its own leadership, which is over.
+        let predecessor = before.filter(|(_, term)| term + 1 == view.term).map(|(leader, _)| leader);
         let led_ms = monotonic_ms().saturating_sub(*led_since_ms.get_or_insert_with(monotonic_ms));
         declared.retain(|_, at| at.elapsed() < AGAIN);
-        let dead: Vec<MetaCommand> = dead_incarnations(&node, led_ms)
+        let dead: Vec<MetaCommand> = dead_incarnations(&node, led_ms, predecessor)
             .into_iter()
             .filter(|incarnation| declared.insert(*incarnation, Instant::now()).is_none())
             .map(|(node, incarnation)| MetaCommand::NodeDown { node, incarnation })
@@ -47,22 +56,47 @@ pub async fn run(node: Arc<Node>) {
     }
 }
 
-fn dead_incarnations(node: &Node, led_ms: u64) -> Vec<(NodeId, Incarnation)> {
+fn dead_incarnations(node: &Node, led_ms: u64, predecessor: Option<NodeId>) -> Vec<(NodeId, Incarnation)> {
     let Some(transport) = &node.transport else { return Vec::new() };
+    let leases = &node.visibility.leases;
+    leases.retain(|id, incarnation| !node.meta.is_dead(id, incarnation));
     let peers: BTreeMap<NodeId, PeerView> = transport.peers().into_iter().map(|peer| (peer.id, peer)).collect();
     let alive = node.meta.members().into_iter().filter(|(id, member)| *id != node.id && member.alive);
-    alive
-        .filter(|(id, member)| is_dead(peers.get(id), member.incarnation, led_ms, node.settings.silence_ms()))
-        .map(|(id, member)| (id, member.incarnation))
-        .collect()
+    let mut dead = Vec::new();
+    for (id, Member { incarnation, .. }) in alive {
+        let judgement = judge(peers.get(&id), incarnation, led_ms, node.settings.silence_ms());
+        let leased_by_another = led_ms <= GRANT_MS && predecessor != Some(id);
+        let is_dead = match judgement {
+            Judgement::Gone => leases.condemn(id, incarnation, true, monotonic_ms()),
+            Judgement::Silent => !leased_by_another && leases.condemn(id, incarnation, false, monotonic_ms()),
+            // Declared once, it stays so: its lease was not renewed since.
+            Judgement::Alive => leases.is_condemned(id, incarnation),
+        };
+        if is_dead {
+            dead.push((id, incarnation));
+        }
+    }
+    dead
+}
+
+/// What is known of an incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    Alive,
+    Silent,
+    /// Its process is.
+    Gone,
 }
 
 /// Judges one incarnation. A new leader knows how long a peer it heard before is silent; one it never heard gets as long from now.
-fn is_dead(peer: Option<&PeerView>, incarnation: Incarnation, led_ms: u64, silence_ms: u64) -> bool {
-    let Some(peer) = peer else { return led_ms > silence_ms };
+fn judge(peer: Option<&PeerView>, incarnation: Incarnation, led_ms: u64, silence_ms: u64) -> Judgement {
+    let silent = |silent_ms| if silent_ms > silence_ms { Judgement::Silent } else { Judgement::Alive };
+    let Some(peer) = peer else { return silent(led_ms) };
     let restarted = peer.connected && peer.incarnation.is_some_and(|known| known > incarnation);
-    let silent_ms = peer.silent_ms.unwrap_or(led_ms);
-    restarted || peer.refused || (!peer.connected && silent_ms > silence_ms)
+    if restarted || peer.refused {
+        return Judgement::Gone;
+    }
+    if peer.connected { Judgement::Alive } else { silent(peer.silent_ms.unwrap_or(led_ms)) }
 }
 
 #[cfg(test)]
@@ -86,23 +120,23 @@ mod tests {
     fn deaths_are_told_by_refusal_silence_and_restart() {
         let down = |refused, silent_ms| PeerView { connected: false, refused, silent_ms: Some(silent_ms), ..peer() };
         let cases = [
-            (Some(peer()), 7, false),
-            (Some(peer()), 6, true),
-            (Some(down(true, 10)), 7, true),
-            (Some(down(false, 10)), 7, false),
-            (Some(down(false, 3001)), 7, true),
-            (None, 7, true),
+            (Some(peer()), 7, Judgement::Alive),
+            (Some(peer()), 6, Judgement::Gone),
+            (Some(down(true, 10)), 7, Judgement::Gone),
+            (Some(down(false, 10)), 7, Judgement::Alive),
+            (Some(down(false, 3001)), 7, Judgement::Silent),
+            (None, 7, Judgement::Silent),
         ];
-        for (peer, incarnation, dead) in cases {
-            assert_eq!(is_dead(peer.as_ref(), incarnation, 5000, 3000), dead, "{peer:?} {incarnation}");
+        for (peer, incarnation, judgement) in cases {
+            assert_eq!(judge(peer.as_ref(), incarnation, 5000, 3000), judgement, "{peer:?} {incarnation}");
         }
     }
 
     #[test]
     fn a_new_leader_waits_for_a_peer_it_never_heard() {
         let silent = PeerView { connected: false, silent_ms: None, ..peer() };
-        assert!(!is_dead(Some(&silent), 7, 2999, 3000));
-        assert!(is_dead(Some(&silent), 7, 3001, 3000));
-        assert!(!is_dead(None, 7, 2999, 3000));
+        assert_eq!(judge(Some(&silent), 7, 2999, 3000), Judgement::Alive);
+        assert_eq!(judge(Some(&silent), 7, 3001, 3000), Judgement::Silent);
+        assert_eq!(judge(None, 7, 2999, 3000), Judgement::Alive);
     }
 }

@@ -3,10 +3,12 @@
 //! Nodes without a cluster wait until a majority of the expected number see each other. The one with the smallest name then asks for
 //! promises; each node promises itself in writing to one founder, ever. With the promises of a majority the founder initialises all
 //! groups with the nodes in sight and draws the cluster id. Two founders would need a node that promised itself to both. A node that
-//! has state, or hears of a cluster, founds none.
+//! has state, or hears of a cluster, founds none; nor does one that nobody told how many are expected. One that is to found alone looks around
+//! first where it knows of others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -17,13 +19,17 @@ use super::blocking::blocking;
 use super::chance;
 use super::control::Control;
 use super::handle::ClusterError;
+use super::membership::join;
 use super::node::{Node, members};
+use super::placement::placement;
 use super::raft::PeerNode;
 
 /// Between looks around.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a majority waits for the others before it founds without them.
 const COMPLETE_WAIT: Duration = Duration::from_secs(2);
+/// How long a node that may found alone looks whether the others it knows of have a cluster already.
+const ALONE_WAIT: Duration = Duration::from_secs(5);
 /// Between calls for a cluster that may be there.
 const HAIL: Duration = Duration::from_millis(500);
 
@@ -42,6 +48,7 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         return finish(node, node.raft_members()).await;
     }
     let Some(transport) = &node.transport else { return finish_alone(node).await };
+    let begun = Instant::now();
     let mut majority_since: Option<Instant> = None;
     let mut hailed: Option<Instant> = None;
     loop {
@@ -53,32 +60,33 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         if let Some(id) = peers.iter().find_map(|peer| peer.cluster_id.as_deref()) {
             return node.set_cluster_id(id).await;
         }
-        if node.expected_nodes() <= 1 {
+        if node.expected_nodes() == Some(1) && (!node.looks_for_others() || begun.elapsed() >= ALONE_WAIT) {
             return finish_alone(node).await;
         }
         if hailed.is_none_or(|at| at.elapsed() >= HAIL) {
             hailed = Some(Instant::now());
-            transport.broadcast_control(&join(node));
+            transport.broadcast(|version| Some(join(node, version)));
         }
         let mut visible: BTreeMap<NodeId, PeerNode> =
             peers.into_iter().map(|peer| (peer.id, PeerNode { name: peer.name, address: peer.address })).collect();
         visible.insert(node.id, node.peer_node());
-        if visible.len() < majority(node) {
+        let Some((expected, majority)) = node.expected_nodes().map(|expected| (expected, expected / 2 + 1)) else { continue };
+        if expected == 1 || visible.len() < majority {
             majority_since = None;
             continue;
         }
         let since = *majority_since.get_or_insert_with(Instant::now);
-        if visible.len() < node.expected_nodes() && since.elapsed() < COMPLETE_WAIT {
+        if visible.len() < expected && since.elapsed() < COMPLETE_WAIT {
             continue;
         }
-        if collect_promises(node, &visible).await? {
+        if collect_promises(node, &visible, majority).await? {
             return finish(node, visible).await;
         }
     }
 }
 
 /// Asks for promises if it is this node's turn to found; true with those of a majority.
-async fn collect_promises(node: &Node, visible: &BTreeMap<NodeId, PeerNode>) -> Result<bool, ClusterError> {
+async fn collect_promises(node: &Node, visible: &BTreeMap<NodeId, PeerNode>, majority: usize) -> Result<bool, ClusterError> {
     let own = &node.settings.node_name;
     let founder = match node.storage.identity().promised_to {
         Some(promised) => promised,
@@ -94,7 +102,7 @@ async fn collect_promises(node: &Node, visible: &BTreeMap<NodeId, PeerNode>) -> 
     }
     let promises = node.promises.lock();
     let granted = visible.keys().filter(|peer| promises.get(peer).is_some_and(|to| to == own)).count();
-    Ok(granted + 1 >= majority(node))
+    Ok(granted + 1 >= majority)
 }
 
 /// Promises this node to a founder, in writing, unless it promised itself before; returns to whom it is promised.
@@ -108,15 +116,6 @@ pub async fn promise(node: &Node, founder: &str) -> Result<String, ClusterError>
     tracing::info!(founder, "promised to be founded by");
     node.groups.iter().for_each(|group| group.set_may_vote(true));
     Ok(founder.to_owned())
-}
-
-/// This node's call for a cluster, and its wish to be a member.
-pub fn join(node: &Node) -> Control {
-    Control::Join { name: node.settings.node_name.clone(), address: node.settings.advertised.clone() }
-}
-
-fn majority(node: &Node) -> usize {
-    node.expected_nodes() / 2 + 1
 }
 
 /// This node founds, and stopped after it had initialised some groups.
@@ -133,12 +132,16 @@ async fn finish_alone(node: &Node) -> Result<(), ClusterError> {
 async fn finish(node: &Node, founders: BTreeMap<NodeId, PeerNode>) -> Result<(), ClusterError> {
     for group in &node.groups {
         if members(&group.metrics()).is_empty() {
-            let initialised = group.raft.initialize(founders.clone()).await;
+            // Of many founders some have a vote; the others join. The founder has one, so that it can begin.
+            let voters = placement(group.index, &founders.keys().copied().collect(), &[node.id].into());
+            let voters = founders.iter().filter(|(id, _)| voters.contains(id)).map(|(id, peer)| (*id, peer.clone()));
+            let initialised = group.raft.initialize(voters.collect::<BTreeMap<_, _>>()).await;
             initialised.map_err(|error| ClusterError::Raft(error.to_string()))?;
         }
     }
     let id = format!("{:032x}", chance::random::<u128>());
     node.set_cluster_id(&id).await?;
+    node.founded.store(true, Ordering::Release);
     let names: Vec<_> = founders.values().map(|founder| founder.name.as_str()).collect();
     tracing::info!(cluster_id = id, ?names, "founded the cluster");
     if let Some(transport) = &node.transport {

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::transport::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::transport::hello::{self, Introduction};
 use crate::fuzzing::Draw;
+const ALL: hello::Versions = hello::Versions { min: hello::VERSION_MIN, max: hello::VERSION_MAX };
 
 pub fn peer_frame(data: &[u8]) {
     let mut draw = Draw::new(data);
@@ -43,6 +44,7 @@ fn survives<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
 /// Without the secret no exchange succeeds, on either side.
 fn nobody_gets_in(bytes: &[u8]) {
     let us = || Introduction {
+        version: 0,
         name: "n".to_owned(),
         address: "n:1".to_owned(),
         incarnation: 1,
@@ -51,12 +53,12 @@ fn nobody_gets_in(bytes: &[u8]) {
         shards: 6,
     };
     let mut stranger = Stranger { sends: bytes, got: 0 };
-    let outcome = hello::accept(&mut stranger, us(), "secret", |_| Ok(())).now_or_never();
+    let outcome = hello::accept(&mut stranger, us(), "secret", ALL, |_| Ok(())).now_or_never();
     assert!(matches!(outcome, Some(Err(_))));
     // A stranger costs no more than a few small frames.
     assert!(stranger.got <= 4096);
     let mut stranger = Stranger { sends: bytes, got: 0 };
-    let outcome = hello::dial(&mut stranger, us(), Class::Messages, "secret").now_or_never();
+    let outcome = hello::dial(&mut stranger, us(), Class::Messages, "secret", ALL).now_or_never();
     assert!(matches!(outcome, Some(Err(_))));
     assert!(stranger.got <= 4096);
 }

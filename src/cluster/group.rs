@@ -1,14 +1,17 @@
 //! One Raft group on this node: its replica, and who leads it as far as this node can tell.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use openraft::raft::TransferLeaderRequest;
+use openraft::storage::RaftLogStorage;
 use openraft::type_config::alias::CommittedLeaderIdOf;
 use openraft::vote::RaftLeaderId;
 use openraft::{Config, Instant, RaftMetrics, SnapshotPolicy};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::replica::{NodeId, ShardId};
@@ -16,10 +19,13 @@ use crate::storage::{LogStore, StateStore};
 
 use super::clock::monotonic_ms;
 use super::handle::{ClusterError, GroupStatus};
+use super::placement::preferred_leader;
 use super::raft::log_store::RaftLog;
 use super::raft::network::Network;
-use super::raft::rpc::{Request, Response, Transfers, execute};
+use super::raft::rpc::{Request, Response, execute};
 use super::raft::state_machine::{Machine, StateMachine};
+use super::raft::transfers::Transfers;
+use super::raft::type_config::LogId;
 use super::raft::{Raft, TypeConfig};
 use super::settings::ClusterSettings;
 
@@ -70,8 +76,12 @@ pub struct Group {
     transfers: Transfers,
     view: watch::Sender<LeaderView>,
     heard: Mutex<Heard>,
+    /// Rung when another leader than before is heard.
+    heard_bell: Notify,
     /// Whether this replica may vote: not while an emptied data directory is being filled again.
-    may_vote: AtomicBool,
+    may_vote: Arc<AtomicBool>,
+    /// The index from which on a replica that came without data counts, by its leader's word; 0 = not told yet.
+    counts_from: AtomicU64,
     /// A change of membership is under way.
     changing: Arc<AtomicBool>,
     /// For so long after a majority answered no other can lead.
@@ -108,12 +118,15 @@ impl Group {
         machine: Arc<dyn Machine>,
     ) -> Result<Arc<Self>, ClusterError> {
         let node = network.node;
+        let may_vote = Arc::clone(&network.may_vote);
         let lease_ms = config.election_timeout_max;
+        let transfers = Transfers::new(index, Arc::clone(&state));
         let log = RaftLog::new(log);
         let serving = Arc::new(AtomicBool::new(false));
         let machine = StateMachine::new(machine, state, Arc::clone(&serving))
             .await
-            .map_err(|error| ClusterError::Raft(format!("{}: {error}", group_name(index))))?;
+            .and_then(|machine| machine.check_meets(&log).map(|()| machine))
+            .map_err(|error| ClusterError::Raft(format!("group {}: {error}", group_name(index))))?;
         let raft = Raft::build(node, config, network, log.clone(), machine)
             .await
             .map_err(|error| ClusterError::Raft(format!("{}: {error}", group_name(index))))?;
@@ -125,10 +138,12 @@ impl Group {
             node,
             raft,
             log,
-            transfers: Transfers::default(),
+            transfers,
             view: watch::Sender::new(view),
             heard: Mutex::default(),
-            may_vote: AtomicBool::new(true),
+            heard_bell: Notify::new(),
+            may_vote,
+            counts_from: AtomicU64::new(0),
             changing: Arc::default(),
             lease_ms,
         }))
@@ -147,6 +162,8 @@ impl Group {
         self.view.subscribe()
     }
 
+    /// A replica without a vote neither grants one nor stands for election: there it would have its own. (openraft's switch for elections is not
+    /// used for it: others turn it for reasons of theirs.)
     pub fn set_may_vote(&self, may: bool) {
         self.may_vote.store(may, Ordering::Relaxed);
     }
@@ -155,9 +172,33 @@ impl Group {
         self.may_vote.load(Ordering::Relaxed)
     }
 
+    /// Whether this replica stands for election. One that leads goes on until it hands over.
+    pub fn set_may_lead(&self, may: bool) {
+        self.raft.runtime_config().elect(may);
+    }
+
+    pub fn set_counts_from(&self, index: u64) {
+        self.counts_from.store(index, Ordering::Relaxed);
+    }
+
+    pub fn counts_from(&self) -> Option<u64> {
+        Some(self.counts_from.load(Ordering::Relaxed)).filter(|index| *index > 0)
+    }
+
     /// Why the replica has stopped for good: storage failed.
     pub fn failure(&self) -> Option<String> {
         self.metrics().running_state.err().map(|error| error.to_string())
+    }
+
+    /// Index of the entry that the replica's membership comes from, where all up to it is applied here.
+    pub fn settled_membership(&self) -> Option<u64> {
+        let metrics = self.metrics();
+        let index = (*metrics.membership_config.log_id()).as_ref()?.index();
+        metrics.last_applied.is_some_and(|applied| applied.index() >= index).then_some(index)
+    }
+
+    pub fn applied_index(&self) -> u64 {
+        self.metrics().last_applied.map_or(0, |id| id.index())
     }
 
     /// `None` while another change of membership is under way.
@@ -173,15 +214,22 @@ impl Group {
         committed.saturating_sub(metrics.last_applied.map_or(0, |id| id.index()))
     }
 
-    /// The connected voter that is the least behind, if this node leads.
+    /// Leads as far as openraft is concerned, whether or not it could commit anything.
+    pub fn is_leader(&self) -> bool {
+        self.metrics().state.is_leader()
+    }
+
+    /// The connected voter that is the least behind, if this node leads; of several the one that should lead.
     pub fn successor(&self, connected: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let metrics = self.metrics();
         if !metrics.state.is_leader() {
             return None;
         }
         let replication = metrics.replication.as_ref()?;
-        let voters = metrics.membership_config.voter_ids().filter(|&voter| voter != self.node && connected(voter));
-        voters.max_by_key(|voter| replication.get(voter).copied().flatten())
+        let voters: BTreeSet<NodeId> =
+            metrics.membership_config.voter_ids().filter(|&voter| voter != self.node && connected(voter)).collect();
+        let preferred = preferred_leader(self.index, &voters);
+        voters.into_iter().max_by_key(|voter| (replication.get(voter).copied().flatten(), Some(*voter) == preferred))
     }
 
     /// Bytes appended to the log since the start.
@@ -196,7 +244,7 @@ impl Group {
 
     /// Executes a peer's call.
     pub async fn execute(&self, from: NodeId, request: Request) -> Response {
-        if matches!(request, Request::Vote(_) | Request::PreVote(_)) && !self.may_vote() {
+        if request.is_for_election() && !self.may_vote() {
             return Response::Refused("this replica lost its data and is being filled again".to_owned());
         }
         let chunk = matches!(request, Request::SnapshotChunk { .. });
@@ -209,7 +257,11 @@ impl Group {
         if !matches!(response, Response::Refused(_)) {
             let mut heard = self.heard.lock();
             if let Some(term) = term.filter(|term| *term >= heard.term) {
+                let is_new = heard.leader != Some(from) || heard.term != term;
                 *heard = Heard { leader: Some(from), term, at_ms: monotonic_ms() };
+                if is_new {
+                    self.heard_bell.notify_one();
+                }
             } else if chunk && heard.leader == Some(from) {
                 heard.at_ms = monotonic_ms();
             }
@@ -223,6 +275,7 @@ impl Group {
         let mut metrics = self.raft.metrics();
         let mut led = false;
         loop {
+            self.transfers.forget_idle();
             let view = self.look(&metrics.borrow_watched());
             self.view.send_if_modified(|known| {
                 // The time alone wakes nobody.
@@ -234,7 +287,12 @@ impl Group {
                 led = view.leads;
                 changed(led);
             }
-            if let Ok(Err(_)) = timeout(LOOK, metrics.changed()).await {
+            let looked = tokio::select! {
+                biased;
+                looked = timeout(LOOK, metrics.changed()) => looked,
+                () = self.heard_bell.notified() => continue,
+            };
+            if let Ok(Err(_)) = looked {
                 self.view.send_replace(LeaderView { leader: None, leads: false, caught_up: false, reachable: false, ..view });
                 if led {
                     changed(false);
@@ -280,6 +338,60 @@ impl Group {
         ago.map_or(u64::MAX, |ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// Until when nobody else can lead, if this node does, monotonic; 0 if not.
+    pub fn led_until_ms(&self) -> u64 {
+        let metrics = self.metrics();
+        if !metrics.state.is_leader() || metrics.current_leader != Some(self.node) {
+            return 0;
+        }
+        let ago = self.acked_ms_ago(&metrics);
+        monotonic_ms().saturating_add(self.lease_ms).saturating_sub(ago)
+    }
+
+    /// Removes the log up to this entry where all who replicate the group have it, as far as this node knows. True when that is done; else the
+    /// caller comes again: a snapshot must cover it first.
+    pub async fn cut_log(&self, through: u64) -> bool {
+        let metrics = self.metrics();
+        if metrics.purged.is_some_and(|purged| purged.index() >= through) {
+            return true;
+        }
+        let has_it = |matched: &Option<LogId>| matched.is_some_and(|matched| matched.index() >= through);
+        if metrics.replication.as_ref().is_some_and(|all| !all.values().all(has_it)) {
+            return false;
+        }
+        let trigger = self.raft.trigger();
+        let cut = if metrics.snapshot.is_some_and(|snapshot| snapshot.index() >= through) {
+            trigger.purge_log(through).await
+        } else {
+            trigger.snapshot().await
+        };
+        if let Err(error) = cut {
+            tracing::debug!(group = self.index, %error, "the log was not cut");
+        }
+        false
+    }
+
+    /// Term and index of the last entry this replica holds; `None` where it holds none.
+    pub async fn last_entry(&self) -> Result<Option<(u64, u64)>, std::io::Error> {
+        let state = self.log.clone().get_log_state().await?;
+        Ok(state.last_log_id.map(|last| (last.committed_leader_id().term, last.index())))
+    }
+
+    /// Drops the lease of a leader whose process is gone, for the sake of its successor, which stands for election if that is this node.
+    pub async fn succeed(&self, gone: NodeId, successor: NodeId) {
+        let vote = self.metrics().vote;
+        let outcome = if vote.is_committed() && *vote.leader_id().node_id() == gone {
+            let request = TransferLeaderRequest::new(vote, successor, None);
+            self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string()).map(|taken| format!("{taken:?}"))
+        } else if successor == self.node {
+            // Another has stood before and was not elected; the lease was dropped for it.
+            self.raft.trigger().elect(false).await.map_err(|error| error.to_string()).map(|()| "again".to_owned())
+        } else {
+            return;
+        };
+        tracing::debug!(group = self.index, gone, successor, ?outcome, "succession");
+    }
+
     pub fn status(&self) -> GroupStatus {
         let metrics = self.metrics();
         GroupStatus {
@@ -290,6 +402,9 @@ impl Group {
             applied_index: metrics.last_applied.map_or(0, |id| id.index()),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index()),
             voters: metrics.membership_config.voter_ids().collect(),
+            learners: metrics.membership_config.membership().learner_ids().collect(),
+            lag: self.lag(),
+            changing: metrics.membership_config.membership().get_joint_config().len() > 1 || self.settled_membership().is_none(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The cluster as the rest of the process sees it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,14 +9,22 @@ use tokio::time::timeout;
 
 use crate::plant::{Plant, is_planted};
 use crate::replica::event::Outcome;
+use crate::replica::meta::Member;
 use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
+use super::about::{self, About};
 use super::clock::wall_ms;
-use super::group::Group;
+use super::control::{Control, FEATURES};
+use super::drain;
+use super::group::{Group, group_name};
+use super::leaving::{self, LeaveError};
 use super::node::Node;
+use super::placement::VOTERS_MAX;
 use super::removal::{self, RemoveError};
 use super::shard::Shard;
+use super::transfer;
+use super::visibility::EVERYWHERE_MAX;
 use super::{ClusterSettings, Hooks, PeerMessage};
 
 /// Why a command has no outcome.
@@ -43,6 +52,29 @@ pub struct GroupStatus {
     pub applied_index: u64,
     pub snapshot_index: u64,
     pub voters: Vec<NodeId>,
+    /// Replicas without a vote.
+    pub learners: Vec<NodeId>,
+    /// Committed entries, as far as this node knows, that its replica has not applied.
+    pub lag: u64,
+    /// A change of its members is under way: what `voters` says is not agreed on yet.
+    pub changing: bool,
+}
+
+/// A member: what `meta` says of it, and what this node sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub id: NodeId,
+    pub name: String,
+    pub address: String,
+    pub incarnation: Incarnation,
+    /// By `meta`.
+    pub alive: bool,
+    /// There is a link to it, or it is this node.
+    pub connected: bool,
+    /// It stops or drains: nothing is handed to it.
+    pub draining: bool,
+    /// Version of its program, and of the protocols it speaks (lowest, highest), where it said so.
+    pub version: Option<(String, (u16, u16))>,
 }
 
 /// State of the cluster as this node sees it.
@@ -77,8 +109,9 @@ impl Drop for Inner {
     }
 }
 
-/// How long shutdown waits for others to take leadership over.
-const HAND_OVER: Duration = Duration::from_secs(2);
+/// How long others may take to take leadership over, and to take note of the end.
+pub const HAND_OVER: Duration = Duration::from_secs(2);
+pub const GOODBYE: Duration = Duration::from_secs(1);
 
 impl Cluster {
     /// Starts peer transport, founding or joining, and all groups. Returns at once; `status().ready` tells when clients may come.
@@ -96,6 +129,11 @@ impl Cluster {
         self.inner.node.incarnation()
     }
 
+    /// The version that all members are known to speak (`versions`): newer kinds of commands are not taken.
+    pub fn level(&self) -> u16 {
+        self.inner.node.level()
+    }
+
     pub fn shards(&self) -> u16 {
         self.inner.node.settings.shards
     }
@@ -110,6 +148,8 @@ impl Cluster {
         command: Command,
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
         let submitted = match self.shard(shard) {
+            // Some member is of a release that cannot read it.
+            Some(_) if command.since() > self.level() => Err(SubmitError::Unavailable),
             Some((shard, group)) => shard.submitter.submit(command, &group.view()),
             None => Err(SubmitError::Unavailable),
         };
@@ -125,6 +165,7 @@ impl Cluster {
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
         debug_assert!(command.is_acknowledged_as_effective(), "nobody would say that it is applied");
         let submitted = match self.shard(shard) {
+            Some(_) if command.since() > self.level() => Err(SubmitError::Unavailable),
             Some((shard, group)) => shard.submitter.submit(command, &group.view()),
             None => Err(SubmitError::Unavailable),
         };
@@ -134,17 +175,17 @@ impl Cluster {
             if let Some(applied) = visibility.everywhere(shard, settled.index)
                 && !is_planted(Plant::SubackNotVisible)
             {
-                // An error is the end of this node.
-                let _ = applied.await;
+                // An error within is the end of this node. What some node does not know is not acknowledged.
+                timeout(EVERYWHERE_MAX, applied).await.map_err(|_| SubmitError::Unknown)?.ok();
             }
             Ok(settled.outcome)
         }
     }
 
-    /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment. What its clients send must
-    /// wait. False where the node serves no clients: they are to be told so.
+    /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment, is cut off, or behind. What
+    /// its clients send must wait.
     pub fn is_stale(&self) -> bool {
-        self.inner.node.visibility.is_stale() && self.accepts_clients()
+        self.inner.node.visibility.is_stale()
     }
 
     /// How often a node was left out of what is acknowledged, since it did not answer.
@@ -180,6 +221,11 @@ impl Cluster {
         self.inner.node.transport.as_ref().is_some_and(|transport| transport.send(node, message))
     }
 
+    /// Whether there is a link to a node.
+    pub fn hears(&self, node: NodeId) -> bool {
+        self.inner.node.hears(node)
+    }
+
     /// The other nodes that are alive.
     pub fn peers(&self) -> Vec<NodeId> {
         let node = &self.inner.node;
@@ -208,7 +254,7 @@ impl Cluster {
         let node = &self.inner.node;
         let transport = node.transport.as_ref()?;
         let (own, foreign) = (node.cluster_id()?, transport.foreign_cluster()?);
-        let alone = node.groups.first()?.status().voters == [node.id] && node.expected_nodes() > 1;
+        let alone = node.groups.first()?.status().voters == [node.id] && node.looks_for_others();
         let deserted = !transport.peers().iter().any(|peer| peer.connected)
             && node.waiting().is_some_and(|(_, since_ms)| wall_ms().saturating_sub(since_ms) >= DESERTED_MS);
         (alone || deserted).then(|| {
@@ -240,22 +286,170 @@ impl Cluster {
         }
     }
 
+    /// All members, by `meta`.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let node = &self.inner.node;
+        let abouts = node.operator.abouts.lock();
+        let version = |id| {
+            let about = if id == node.id { Some(About::of(node)) } else { abouts.get(&id).cloned() };
+            about.map(|about| (about.program, about.protocol))
+        };
+        let member = |(id, member): (NodeId, Member)| MemberStatus {
+            id,
+            name: member.name,
+            address: member.address,
+            incarnation: member.incarnation,
+            alive: member.alive,
+            connected: node.hears(id),
+            draining: drain::is_draining(node, id),
+            version: version(id),
+        };
+        node.meta.members().into_iter().map(member).collect()
+    }
+
     /// Commands of this node for the shard that have no outcome yet.
     pub fn pending(&self, shard: ShardId) -> usize {
         self.shard(shard).map_or(0, |(shard, _)| shard.submitter.pending_count())
     }
 
-    /// Removes a stopped node for good: it counts for no majority any more. (A node that comes back under its name joins anew.)
-    pub async fn remove_member(&self, node: NodeId) -> Result<(), RemoveError> {
-        removal::remove(&self.inner.node, node).await
+    /// Removes a stopped node for good: it counts for no majority any more. (A node that comes back under its name joins anew.) `told` hears how
+    /// far it is.
+    pub async fn remove_member(&self, node: NodeId, told: impl Fn(String)) -> Result<(), RemoveError> {
+        removal::remove(&self.inner.node, node, told).await
     }
 
-    /// Hands leadership over, flushes, closes. Does not leave the cluster.
-    pub async fn shutdown(&self) {
+    /// Whether this node can leave without the others losing their majority; a leader that is missing is waited for, for a while.
+    pub async fn check_leave(&self) -> Result<(), LeaveError> {
+        leaving::wait_check(&self.inner.node).await
+    }
+
+    /// This node, which has no clients any more, leaves for good; on success the process is to end.
+    pub async fn leave(&self, told: impl Fn(String)) -> Result<(), LeaveError> {
+        leaving::leave(&self.inner.node, told).await
+    }
+
+    /// How many members there are, and how many may be lost: for operators.
+    pub fn members_left(&self) -> String {
         let node = &self.inner.node;
-        node.stopping.store(true, Ordering::Relaxed);
-        let _ = timeout(HAND_OVER, node.hand_over()).await;
-        node.close().await;
+        let count = node.meta.members().iter().filter(|(id, _)| *id != node.id || !node.operator.is_leaving()).count();
+        let voters = count.min(VOTERS_MAX);
+        let spare = voters.saturating_sub(1) / 2;
+        let members = if count == 1 { "1 member is".to_owned() } else { format!("{count} members are") };
+        match spare {
+            0 => format!("{members} left, none of which may be lost"),
+            _ => format!("{members} left, of which {spare} may be lost at a time"),
+        }
+    }
+
+    /// Has another node lead; tells who leads then, or what is missing.
+    pub async fn transfer_leadership(
+        &self,
+        to: Option<&str>,
+        group: Option<&str>,
+        told: impl Fn(String),
+    ) -> Result<String, String> {
+        transfer::transfer(&self.inner.node, to, group, told).await
+    }
+
+    /// Replicas of this node that came without data vote as they are: what only lost disks held is given up. Returns the groups concerned.
+    pub fn accept_loss(&self) -> Vec<String> {
+        let node = &self.inner.node;
+        let voteless: Vec<String> =
+            node.groups.iter().filter(|group| !group.may_vote()).map(|group| group_name(group.index)).collect();
+        if !voteless.is_empty() {
+            node.operator.loss_accepted.store(true, Ordering::Relaxed);
+        }
+        voteless
+    }
+
+    /// What an operator should know of: settings that differ between nodes.
+    pub fn warnings(&self) -> Vec<String> {
+        about::warnings(&self.inner.node)
+    }
+
+    /// The node is about to end: from now on it leads nothing, as far as others can.
+    pub fn begin_stop(&self) {
+        self.inner.node.begin_stop();
+    }
+
+    /// Resolves when this node leads no group that another could lead.
+    pub async fn hand_over(&self) {
+        drain::hand_over(&self.inner.node).await;
+    }
+
+    /// Tells the cluster that this node's incarnation is over; its connections should be. Resolves when that is applied here.
+    pub async fn say_goodbye(&self) {
+        if self.inner.node.transport.is_some() {
+            drain::say_goodbye(&self.inner.node).await;
+        }
+    }
+
+    /// Stops and flushes. Does not leave the cluster.
+    pub async fn close(&self) {
+        self.inner.node.close().await;
+    }
+
+    /// Hands leadership over, says goodbye, flushes, closes: for nodes without clients.
+    pub async fn shutdown(&self) {
+        self.begin_stop();
+        let _ = timeout(HAND_OVER, self.hand_over()).await;
+        let _ = timeout(GOODBYE, self.say_goodbye()).await;
+        self.close().await;
+    }
+
+    /// Refuses clients and leads nothing from now on, or does so no more. Forgotten with the process.
+    pub fn set_draining(&self, draining: bool) {
+        self.inner.node.set_draining(draining);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.inner.node.is_draining()
+    }
+
+    /// Whether this node stops or drains.
+    pub fn leaves_work(&self) -> bool {
+        self.inner.node.leaves_work()
+    }
+
+    /// Names of the groups this node leads.
+    pub fn led(&self) -> Vec<String> {
+        let led = self.inner.node.groups.iter().filter(|group| group.is_leader());
+        led.map(|group| group_name(group.index)).collect()
+    }
+
+    /// Asks every node, this one too, to part with the clients it has beyond its share.
+    pub fn rebalance(&self) {
+        let node = &self.inner.node;
+        if let Some(transport) = &node.transport {
+            transport.broadcast(|version| (version >= FEATURES).then_some(Control::Rebalance));
+        }
+        node.hooks.rebalance();
+    }
+
+    /// Connections that came in, of each node that is to have clients.
+    pub fn clients_by_node(&self) -> BTreeMap<NodeId, u64> {
+        let node = &self.inner.node;
+        let members = node.meta.members().into_iter();
+        let serving = members.filter(|(id, member)| member.alive && node.hears(*id) && !drain::is_draining(node, *id));
+        let mut clients: BTreeMap<NodeId, u64> = serving.map(|(id, _)| (id, 0)).collect();
+        for shard in &node.shards {
+            for (of, count) in shard.state.read().connections_by_node() {
+                if let Some(known) = clients.get_mut(&of) {
+                    *known += count;
+                }
+            }
+        }
+        clients
+    }
+
+    /// Resolves once too few members are in reach for anything to be agreed on.
+    pub fn minority(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut minority = self.inner.node.watch_minority();
+        async move {
+            if minority.wait_for(|minority| *minority).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     #[cfg(test)]

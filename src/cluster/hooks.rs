@@ -21,6 +21,8 @@ pub trait Hooks: Send + Sync + 'static {
     fn pressed(&self) -> bool {
         false
     }
+    /// An operator asks nodes with more clients than their share to part with the excess.
+    fn rebalance(&self) {}
     /// This node's incarnation was declared dead by the others, or it lost its majority for too long: all connections must close.
     /// Afterwards a new incarnation is in force.
     fn incarnation_lost(&self);

@@ -1,6 +1,7 @@
 //! This node's own life as the cluster sees it: one that was declared dead, or cut off for too long, begins anew.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::blocking::blocking;
@@ -14,7 +15,9 @@ pub async fn run(node: Arc<Node>) {
     loop {
         meta_changed.borrow_and_update();
         let incarnation = node.incarnation();
-        if node.meta.is_dead(node.id, incarnation) {
+        if node.stopping.load(Ordering::Relaxed) || node.operator.is_leaving() {
+            // It says so itself, and its clients are told by itself.
+        } else if node.meta.is_dead(node.id, incarnation) {
             renew(&node, "it was declared dead").await;
         } else if node.is_established() && cut_off_ms(&node) > node.settings.majority_lost_ms() {
             renew(&node, "it had no majority in reach for too long").await;

@@ -7,17 +7,18 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::replica::meta::{Member, MetaState};
-use crate::replica::state::Record;
 use crate::replica::{Incarnation, NodeId};
-use crate::storage::state::Changes;
+use crate::storage::state::{Changes, Incoming};
 use crate::storage::{StateStore, StorageError};
 
 use super::raft::Payload;
 use super::raft::codec::{decode, encode};
 use super::raft::state_machine::Machine;
 
-/// The one record the state is kept in.
+/// The record the state is kept in.
 const RECORD_KEY: &[u8] = b"meta";
+/// That of the level, a u16, big endian.
+const LEVEL_KEY: &[u8] = b"meta level";
 
 /// The replicated state, and a bell for its changes.
 pub struct Meta {
@@ -27,13 +28,7 @@ pub struct Meta {
 
 impl Meta {
     pub fn load(store: &dyn StateStore) -> Result<Arc<Self>, StorageError> {
-        let mut state = MetaState::default();
-        store.load(&mut |key, value| {
-            if key == RECORD_KEY {
-                state = decode(value).map_err(|error| StorageError::Engine(format!("meta: {error}")))?;
-            }
-            Ok(())
-        })?;
+        let state = read(&mut |visit| store.load(visit))?;
         Ok(Arc::new(Self { state: RwLock::new(state), changed: watch::Sender::new(()) }))
     }
 
@@ -48,6 +43,11 @@ impl Meta {
 
     pub fn members(&self) -> Vec<(NodeId, Member)> {
         self.state.read().members.iter().map(|(&node, member)| (node, member.clone())).collect()
+    }
+
+    /// The version that all members are known to speak; 0 where that was never written.
+    pub fn level(&self) -> u16 {
+        self.state.read().level
     }
 
     /// Whether an incarnation is known to be over.
@@ -74,29 +74,50 @@ impl Machine for Meta {
         }
     }
 
-    fn take_changes(&self) -> Changes {
-        match encode(&*self.state.read()) {
-            Ok(value) => vec![(RECORD_KEY.to_vec(), Some(value))],
+    fn take_changes(&self) -> io::Result<Changes> {
+        Ok(match encode(&*self.state.read()) {
+            Ok(value) => {
+                let level = self.level();
+                let raised = (level > 0).then(|| (LEVEL_KEY.to_vec(), Some(level.to_be_bytes().to_vec())));
+                [(RECORD_KEY.to_vec(), Some(value))].into_iter().chain(raised).collect()
+            }
             Err(error) => {
                 tracing::error!(%error, "the meta state cannot be encoded");
                 Vec::new()
             }
-        }
+        })
     }
 
     fn publish(&self) {
         self.changed.send_replace(());
     }
 
-    fn replace(&self, records: &[Record]) -> io::Result<()> {
-        let mut state = MetaState::default();
-        for (key, value) in records {
-            if key == RECORD_KEY {
-                state = decode(value)?;
-            }
-        }
-        *self.state.write() = state;
+    fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
+        let state = read(&mut |visit| incoming.load(visit)).map_err(io::Error::other)?;
+        incoming.flush().map_err(io::Error::other)?;
+        let mut present = self.state.write();
+        incoming.make_current(applied).map_err(io::Error::other)?;
+        *present = state;
+        drop(present);
         self.publish();
         Ok(())
     }
+}
+
+/// Visits all records of a state.
+type Load<'a> = dyn FnMut(&mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> + 'a;
+
+/// The state that stored records hold. Keys it does not know are of a newer program.
+fn read(load: &mut Load<'_>) -> Result<MetaState, StorageError> {
+    let (mut state, mut level) = (MetaState::default(), 0);
+    load(&mut |key, value| {
+        if key == RECORD_KEY {
+            state = decode(value).map_err(|error| StorageError::Engine(format!("meta: {error}")))?;
+        } else if key == LEVEL_KEY {
+            let bytes = value.try_into().map_err(|_| StorageError::Engine("meta: the level is no number".to_owned()))?;
+            level = u16::from_be_bytes(bytes);
+        }
+        Ok(())
+    })?;
+    Ok(MetaState { level, ..state })
 }

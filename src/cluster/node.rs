@@ -20,21 +20,27 @@ use super::control::Control;
 use super::group::{Group, META_GROUP, raft_config};
 use super::handle::ClusterError;
 use super::meta::Meta;
+use super::operator::Operator;
 use super::raft::network::Network;
 use super::raft::rpc::{Request, Response};
 use super::raft::state_machine::Machine;
 use super::raft::{PeerNode, TypeConfig};
 use super::shard::Shard;
 use super::submit::{Proposer, proposer};
+use super::succession::{self, Succession};
+use super::transport::hello::VERSION_MIN;
 use super::transport::socket::Listener;
-use super::transport::{Receiver, Transport};
+use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
-use super::{ClusterSettings, Hooks, PeerMessage, balancer, failure_detector, founding, liveness, membership, node_id, ticker};
+use super::{
+    ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, housekeeping, liveness, membership,
+    node_id, ticker, versions,
+};
 
 /// Control messages waiting to be handled; they are sent again, so a lost one is no matter.
 const CONTROLS_MAX: usize = 1024;
-/// Before leadership is handed over again that was not taken.
-const HAND_OVER_RETRY: Duration = Duration::from_millis(200);
+/// A peer nothing was heard of for so long does not count for a majority in reach.
+const UNHEARD_MS: u64 = 2_000;
 
 /// Everything the cluster part of a node consists of.
 pub struct Node {
@@ -52,21 +58,35 @@ pub struct Node {
     proposers: Vec<Proposer>,
     pub meta: Arc<Meta>,
     pub visibility: Arc<Visibility>,
+    /// This process founded the cluster: no release before has seen it.
+    pub founded: AtomicBool,
     cluster_id: watch::Sender<Option<String>>,
     /// Rung when a link to a peer breaks.
     pub link_bell: Notify,
+    pub succession: Succession,
     controls: mpsc::Sender<(NodeId, Control)>,
     /// Promises received, as founder to be.
     pub promises: Mutex<BTreeMap<NodeId, String>>,
     /// Looked at now and then, so that asking costs nothing.
     ready: AtomicBool,
     was_ready: AtomicBool,
-    /// Leadership is being handed over for a stop: readiness comes and goes and is nobody's concern.
+    /// The node is about to end: readiness comes and goes and is nobody's concern.
     pub stopping: AtomicBool,
+    /// An operator wants it to have no clients and to lead nothing.
+    draining: AtomicBool,
+    pub drain_bell: Notify,
+    /// Peers that stop or drain, and when they said so.
+    pub draining_peers: Mutex<BTreeMap<NodeId, u64>>,
+    /// Whether too few members are in reach for anything to be agreed on.
+    minority: watch::Sender<bool>,
+    pub operator: Operator,
     /// What readiness waits for, and since when.
     waiting_for: Mutex<Option<(String, u64)>>,
     pub cancel: CancellationToken,
 }
+
+/// Bytes of queued messages that stay in memory although they are on disk, for connections that will take them at once; of all shards.
+const QUEUE_MEMORY_BYTES: usize = 24 * 1024 * 1024;
 
 impl Node {
     /// Loads all state, starts all groups and, in a cluster of several, the peer transport.
@@ -92,8 +112,15 @@ impl Node {
             transport
         });
 
+        if let Some(transport) = &transport {
+            transport.set_versions(VERSION_MIN, settings.protocol.max);
+        }
         let config = raft_config(&settings)?;
-        let network = |group| Network { transport: transport.clone(), node: id, group };
+        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot (see `membership`).
+        let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
+        let may_vote = was_there || identity.promised_to.is_some() || transport.is_none();
+        let network =
+            |group| Network { transport: transport.clone(), node: id, group, may_vote: Arc::new(AtomicBool::new(may_vote)) };
         let meta_store = storage.state(META_GROUP)?;
         let meta = Meta::load(meta_store.as_ref())?;
         let machine: Arc<dyn Machine> = Arc::clone(&meta) as _;
@@ -110,7 +137,8 @@ impl Node {
                 ShardId(number),
                 id,
                 identity.incarnation,
-                store.as_ref(),
+                Arc::clone(&store),
+                QUEUE_MEMORY_BYTES / usize::from(settings.shards.max(1)),
                 Arc::clone(&hooks),
                 Arc::clone(&visibility),
             )?;
@@ -122,10 +150,6 @@ impl Node {
             shards.push(shard);
             proposers.push(proposer);
         }
-        // Until it is known to be one that was there before, or to found, its votes could undo what it forgot.
-        let may_vote = identity.cluster_id.is_some() || identity.promised_to.is_some() || transport.is_none();
-        groups.iter().for_each(|group| group.set_may_vote(may_vote));
-
         let (controls, control_queue) = mpsc::channel(CONTROLS_MAX);
         let node = Arc::new(Self {
             id,
@@ -139,20 +163,27 @@ impl Node {
             proposers,
             meta,
             visibility,
+            founded: AtomicBool::new(false),
             cluster_id: watch::Sender::new(identity.cluster_id),
             link_bell: Notify::new(),
+            succession: Succession::default(),
             controls,
             promises: Mutex::default(),
             ready: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            drain_bell: Notify::new(),
+            draining_peers: Mutex::default(),
+            minority: watch::Sender::new(false),
+            operator: Operator::default(),
             waiting_for: Mutex::default(),
             cancel: CancellationToken::new(),
         });
         node.spawn_tasks(control_queue);
         if let (Some(transport), Some(listener)) = (&node.transport, listener) {
             let inbox = Arc::new(Inbox { node: Arc::downgrade(&node) });
-            transport.start(listener, &node.settings.seeds, inbox);
+            transport.start(listener, &node.settings.seeds, node.settings.dns.clone(), inbox);
         }
         Ok(node)
     }
@@ -177,10 +208,15 @@ impl Node {
         self.spawn(membership::keep_member(Arc::clone(self)));
         self.spawn(liveness::run(Arc::clone(self)));
         self.spawn(ticker::run(Arc::clone(self)));
+        self.spawn(housekeeping::run(Arc::clone(self)));
         self.spawn(visibility::run(Arc::clone(self)));
+        self.spawn(versions::run(Arc::clone(self)));
         if self.transport.is_some() {
+            self.spawn(drain::run(Arc::clone(self)));
             self.spawn(failure_detector::run(Arc::clone(self)));
             self.spawn(balancer::run(Arc::clone(self)));
+            self.spawn(about::run(Arc::clone(self)));
+            self.spawn(succession::run(Arc::clone(self)));
         }
     }
 
@@ -205,22 +241,39 @@ impl Node {
         }
     }
 
-    /// Hands the groups this node leads to its peers; returns when it leads none that another could lead.
-    pub async fn hand_over(&self) {
-        let Some(transport) = &self.transport else { return };
-        loop {
-            let mut left = false;
-            for group in &self.groups {
-                if let Some(next) = group.successor(|peer| transport.connected(peer)) {
-                    left = true;
-                    let _ = group.raft.trigger().transfer_leader(next).await;
-                }
-            }
-            if !left {
-                return;
-            }
-            tokio::time::sleep(HAND_OVER_RETRY).await;
-        }
+    /// Whether this node is to lead nothing and to have no clients: it stops, leaves, or an operator drains it.
+    pub fn leaves_work(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed) || self.is_draining() || self.operator.is_leaving()
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+        self.drain_bell.notify_one();
+    }
+
+    /// The node is about to end.
+    pub fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.drain_bell.notify_one();
+    }
+
+    /// Whether a majority of the members that decide on `meta` was heard lately. Links that were cut are up for a while yet.
+    fn hears_majority(&self) -> bool {
+        let Some(transport) = &self.transport else { return true };
+        let voters: Vec<NodeId> = self.meta_group().metrics().membership_config.voter_ids().collect();
+        let heard = |peer: &&PeerView| peer.connected && peer.silent_ms.is_some_and(|silent| silent < UNHEARD_MS);
+        let peers = transport.peers();
+        let heard = peers.iter().filter(heard).filter(|peer| voters.contains(&peer.id)).count();
+        voters.is_empty() || (heard + usize::from(voters.contains(&self.id))) * 2 > voters.len()
+    }
+
+    /// Tells when this node is without a majority.
+    pub fn watch_minority(&self) -> watch::Receiver<bool> {
+        self.minority.subscribe()
     }
 
     /// Stops, and leaves everything applied on the disk.
@@ -246,6 +299,7 @@ impl Node {
     /// A new incarnation is in force: submissions of the old one are void.
     pub fn set_incarnation(&self, incarnation: Incarnation) {
         self.incarnation.store(incarnation, Ordering::Release);
+        self.visibility.lease.drop_all();
         self.shards.iter().for_each(|shard| shard.submitter.renew(incarnation));
         if let Some(transport) = &self.transport {
             transport.set_identity(incarnation, self.cluster_id());
@@ -257,11 +311,21 @@ impl Node {
         member == self.id || self.transport.as_ref().is_some_and(|transport| transport.connected(member))
     }
 
-    /// How many nodes found the cluster: those configured, and this one if it is not among them. A list that leaves this node out must not
-    /// make a majority of fewer.
-    pub fn expected_nodes(&self) -> usize {
+    /// How many nodes found the cluster: as many as are expected, and no fewer than those configured and this one, if it is not among them. A
+    /// list that leaves this node out must not make a majority of fewer. `None`: this node founds none.
+    pub fn expected_nodes(&self) -> Option<usize> {
+        let expected = self.settings.expected_nodes?;
+        if expected != self.settings.seeds.len() {
+            // Told, not counted from the list.
+            return Some(expected);
+        }
         let others = self.transport.as_ref().map_or(0, |transport| transport.other_seeds());
-        if others == 0 { 1 } else { (others + 1).max(self.settings.expected_nodes) }
+        Some(if others == 0 { 1 } else { (others + 1).max(expected) })
+    }
+
+    /// Whether there may be others: configured ones, or those a name has.
+    pub fn looks_for_others(&self) -> bool {
+        self.settings.dns.is_some() || self.transport.as_ref().is_some_and(|transport| transport.other_seeds() > 0)
     }
 
     pub fn cluster_id(&self) -> Option<String> {
@@ -284,6 +348,11 @@ impl Node {
         Ok(())
     }
 
+    /// The version that all members are known to speak.
+    pub fn level(&self) -> u16 {
+        self.meta.level().max(VERSION_MIN)
+    }
+
     pub fn meta_group(&self) -> &Arc<Group> {
         &self.groups[usize::from(META_GROUP)]
     }
@@ -294,6 +363,15 @@ impl Node {
 
     pub fn group_of(&self, shard: ShardId) -> Option<&Arc<Group>> {
         self.groups.get(usize::from(shard.0) + 1)
+    }
+
+    /// The name of a node, or its id where nobody told it.
+    pub fn name_of(&self, id: NodeId) -> String {
+        if id == self.id {
+            return self.settings.node_name.clone();
+        }
+        let peer = || self.transport.as_ref()?.peers().into_iter().find(|peer| peer.id == id).map(|peer| peer.name);
+        self.meta.member(id).map(|member| member.name).or_else(peer).unwrap_or_else(|| format!("{id:016x}"))
     }
 
     /// This node as the Raft membership names it.
@@ -318,8 +396,17 @@ impl Node {
                 Some(founder) if founder != self.settings.node_name => {
                     format!("{founder}, to which this node promised itself, to found the cluster")
                 }
+                _ if self.settings.expected_nodes.is_none() => {
+                    "a cluster to join: without <expected-nodes> this node founds none".to_owned()
+                }
                 _ => "the cluster to be founded or found".to_owned(),
             });
+        }
+        if self.is_draining() {
+            return Some("the end of its drain".to_owned());
+        }
+        if *self.minority.borrow() {
+            return Some("a majority of the nodes in reach".to_owned());
         }
         for group in &self.groups {
             let name = super::group::group_name(group.index);
@@ -327,7 +414,14 @@ impl Node {
                 return Some(format!("a restart: group {name} has stopped: {failure}"));
             }
             if group.view().reachable_leader().is_none() {
-                return Some(format!("a leader of group {name}"));
+                return Some(if group.may_vote() {
+                    format!("a leader of group {name}")
+                } else {
+                    format!(
+                        "a leader of group {name}: this node came without data and has no vote; start the other nodes, or, where their data are \
+                         lost for good, give up what only they held (troupemq cluster accept-loss)"
+                    )
+                });
             }
             if !group.view().caught_up || group.lag() > READY_LAG_ENTRIES {
                 return Some(format!("group {name} to catch up"));
@@ -345,6 +439,9 @@ impl Node {
 
     /// Ready, or not ready since a moment ago: while a leadership is handed over a CONNECT waits for the new leader instead of being refused.
     pub fn accepts_clients(&self) -> bool {
+        if self.is_draining() || *self.minority.borrow() {
+            return false;
+        }
         let was_ready = self.was_ready.load(Ordering::Relaxed);
         let recently = || self.waiting_for.lock().as_ref().is_some_and(|(_, since)| wall_ms().saturating_sub(*since) < GRACE_MS);
         self.is_ready() || (was_ready && recently())
@@ -352,6 +449,8 @@ impl Node {
 
     /// Updates what readiness waits for and since when.
     pub fn waiting(&self) -> Option<(String, u64)> {
+        let minority = !self.hears_majority();
+        self.minority.send_if_modified(|known| std::mem::replace(known, minority) != minority);
         let reason = self.not_ready_because();
         let mut waiting = self.waiting_for.lock();
         match (reason, &*waiting) {
@@ -444,6 +543,7 @@ impl Receiver for Inbox {
     fn link_down(&self, _peer: NodeId) {
         if let Some(node) = self.node.upgrade() {
             node.link_bell.notify_one();
+            node.succession.bell.notify_one();
         }
     }
 }

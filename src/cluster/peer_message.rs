@@ -69,6 +69,12 @@ pub enum PeerMessage {
     Settled {
         ticket: u64,
     },
+    /// The member has as many entries of the group as it takes: another is to get this one.
+    DispatchRefused {
+        group: GroupId,
+        seq: u64,
+        connection: ConnectionRef,
+    },
 }
 
 impl PeerMessage {
@@ -91,6 +97,21 @@ impl PeerMessage {
         }
     }
 
+    /// The protocol version that brought it.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Commands { .. }
+            | Self::Publish { .. }
+            | Self::DeliverShared { .. }
+            | Self::Dispatch { .. }
+            | Self::DispatchStored { .. }
+            | Self::DispatchDone { .. }
+            | Self::Settle { .. }
+            | Self::Settled { .. } => 2,
+            Self::DispatchRefused { .. } => 3,
+        }
+    }
+
     /// Whose message it carries, where the order of messages counts.
     pub fn publisher(&self) -> Option<&ByteString> {
         match self {
@@ -101,7 +122,8 @@ impl PeerMessage {
             | Self::DispatchStored { .. }
             | Self::DispatchDone { .. }
             | Self::Settle { .. }
-            | Self::Settled { .. } => None,
+            | Self::Settled { .. }
+            | Self::DispatchRefused { .. } => None,
         }
     }
 
@@ -112,7 +134,8 @@ impl PeerMessage {
             | Self::DispatchStored { .. }
             | Self::DispatchDone { .. }
             | Self::Settle { .. }
-            | Self::Settled { .. } => None,
+            | Self::Settled { .. }
+            | Self::DispatchRefused { .. } => None,
         }
     }
 }

@@ -3,20 +3,25 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::replica::event::Applied;
-use crate::replica::state::Record;
-use crate::replica::{Command, Incarnation, NodeId, Proposal, ShardId, State};
-use crate::storage::state::Changes;
+use crate::replica::{Command, Incarnation, NodeId, Proposal, ReadError, ShardId, State, StoredRecords};
+use crate::storage::state::{Changes, Incoming, Reads};
 use crate::storage::{StateStore, StorageError};
+use crate::telemetry::rate_limited::RateLimited;
+use crate::warn_limited;
 
 use super::Hooks;
 use super::raft::Payload;
 use super::raft::state_machine::Machine;
 use super::submit::Submitter;
 use super::visibility::Visibility;
+
+/// Warnings of queues that fill up.
+static NEARLY_FULL: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// One shard's replica.
 pub struct Shard {
@@ -29,6 +34,40 @@ pub struct Shard {
     leads: AtomicBool,
     hooks: Arc<dyn Hooks>,
     visibility: Arc<Visibility>,
+    disk: Disk,
+}
+
+/// Where queued messages are read from, and how many of them may be in memory as well.
+struct Disk {
+    store: Arc<dyn StateStore>,
+    resident_bytes_max: usize,
+}
+
+/// The records of one state. A read that fails stops the storage.
+struct Records {
+    store: Arc<dyn StateStore>,
+    /// Where a received state is until it takes the place of the one before.
+    incoming: Option<Arc<dyn Reads>>,
+    installed: AtomicBool,
+}
+
+impl Records {
+    fn reads(&self) -> &dyn Reads {
+        match &self.incoming {
+            Some(incoming) if !self.installed.load(Ordering::Acquire) => incoming.as_ref(),
+            Some(_) | None => self.store.as_ref(),
+        }
+    }
+}
+
+impl StoredRecords for Records {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.reads().get(key).map_err(|error| ReadError(error.to_string()))
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), ReadError> {
+        self.reads().range(first, last, visit).map_err(|error| ReadError(error.to_string()))
+    }
 }
 
 /// What entries told, and to whom they matter.
@@ -53,18 +92,24 @@ impl Untold {
 }
 
 impl Shard {
-    /// Loads the stored state and tells that it is there.
+    /// Loads the stored state and tells that it is there. Of queued messages that are in `store`, at most `resident_bytes_max` bytes are kept in
+    /// memory later on.
     pub fn load(
         id: ShardId,
         node: NodeId,
         incarnation: Incarnation,
-        store: &dyn StateStore,
+        store: Arc<dyn StateStore>,
+        resident_bytes_max: usize,
         hooks: Arc<dyn Hooks>,
         visibility: Arc<Visibility>,
     ) -> Result<Arc<Self>, StorageError> {
-        let mut state = State::new(id);
+        let records = Records { store: Arc::clone(&store), incoming: None, installed: true.into() };
+        let mut state = State::over(id, Arc::new(records), resident_bytes_max);
         store.load(&mut |key, value| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string())))?;
         state.finish_load();
+        if let Some(error) = state.failure() {
+            return Err(StorageError::Engine(error.to_string()));
+        }
         hooks.shard_loaded(id, &state);
         Ok(Arc::new(Self {
             id,
@@ -75,6 +120,7 @@ impl Shard {
             leads: AtomicBool::new(false),
             hooks,
             visibility,
+            disk: Disk { store, resident_bytes_max },
         }))
     }
 
@@ -102,11 +148,22 @@ impl Machine for Shard {
         untold.add_origins(proposal, self.node);
     }
 
-    fn take_changes(&self) -> Changes {
-        self.state.write().take_changes()
+    fn take_changes(&self) -> io::Result<Changes> {
+        let mut state = self.state.write();
+        // What was applied without a message it needed must not get out: the group stops here.
+        state.failure().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))?;
+        Ok(state.take_changes())
     }
 
     fn publish(&self) {
+        let filling = {
+            let mut state = self.state.write();
+            state.written();
+            state.take_filling()
+        };
+        if let Some(owner) = filling {
+            warn_limited!(NEARLY_FULL, %owner, "a queue has reached 80 % of its limit; when it is full messages are dropped");
+        }
         let Untold { applied: Applied { answers, events }, index, origins } = std::mem::take(&mut *self.untold.lock());
         if !events.is_empty() {
             self.hooks.applied(self.id, &events, self.leads());
@@ -115,13 +172,19 @@ impl Machine for Shard {
         self.submitter.complete(answers, |node, incarnation| self.state.read().applied_seq(node, incarnation));
     }
 
-    fn replace(&self, records: &[Record]) -> io::Result<()> {
-        let mut state = State::new(self.id);
-        for (key, value) in records {
-            state.load(key, value).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        }
+    fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
+        let records = Arc::new(Records { store: Arc::clone(&self.disk.store), incoming: Some(incoming.reads()), installed: false.into() });
+        let mut state = State::over(self.id, Arc::clone(&records) as Arc<dyn StoredRecords>, self.disk.resident_bytes_max);
+        let load =
+            &mut |key: &[u8], value: &[u8]| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string()));
+        incoming.load(load).map_err(io::Error::other)?;
         state.finish_load();
+        state.failure().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))?;
+        incoming.flush().map_err(io::Error::other)?;
         let mut present = self.state.write();
+        // Under the lock: whoever looks into the store while he reads the state finds that state's records.
+        incoming.make_current(applied).map_err(io::Error::other)?;
+        records.installed.store(true, Ordering::Release);
         *present = state;
         // Readers may look meanwhile; nobody but this task writes.
         let present = RwLockWriteGuard::downgrade(present);
@@ -131,3 +194,7 @@ impl Machine for Shard {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "shard_test.rs"]
+mod tests;

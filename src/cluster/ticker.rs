@@ -3,24 +3,30 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::plant::{Plant, is_planted};
 use crate::replica::{Command, Incarnation, NodeId, Position, ShardId};
 
+use super::blocking::beside;
 use super::clock::wall_ms;
-use super::group::{Group, SNAPSHOT_LOG_BYTES};
+use super::group::{Group, META_GROUP, SNAPSHOT_LOG_BYTES};
 use super::node::Node;
 use super::shard::Shard;
 
 const TICK: Duration = Duration::from_millis(100);
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// A flush of the state holds up whoever writes to it for as long as it lasts: often, each of them is short. (What the log has must not wait
+/// for it, but is acknowledged when it is applied.)
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Things that are due done in one command; more follow at once.
 const EXPIRE_LIMIT: u32 = 1_000;
+/// Entries of queues of sessions that end by one: they are deleted in one write, which takes memory.
+const EXPIRE_ENTRIES: usize = 10_000;
 
 /// What is submitted for one shard and has no outcome yet.
 #[derive(Default)]
@@ -32,7 +38,8 @@ struct InHand {
 
 pub async fn run(node: Arc<Node>) {
     let in_hand: Vec<Arc<Mutex<InHand>>> = node.shards.iter().map(|_| Arc::default()).collect();
-    let mut trimmed = Instant::now();
+    let (mut trimmed, mut flushed) = (Instant::now(), Instant::now());
+    let flushing = Arc::new(AtomicBool::new(false));
     let mut logged: Vec<Logged> = node.groups.iter().map(|_| Logged::default()).collect();
     let mut meta_changed = node.meta.watch();
     loop {
@@ -45,6 +52,10 @@ pub async fn run(node: Arc<Node>) {
         let trim = trimmed.elapsed() >= TRIM_INTERVAL;
         if trim {
             trimmed = Instant::now();
+        }
+        if flushed.elapsed() >= FLUSH_INTERVAL {
+            flushed = Instant::now();
+            flush_state(&node, &flushing);
         }
         for (shard, in_hand) in node.shards.iter().zip(&in_hand) {
             if shard.leads() {
@@ -64,7 +75,8 @@ pub async fn run(node: Arc<Node>) {
 fn expire(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
     let due = shard.state.read().next_expiry_ms().is_some_and(|at_ms| at_ms <= wall_ms());
     if due && !std::mem::replace(&mut in_hand.lock().expire, true) {
-        submit(node, shard, Command::Expire { limit: EXPIRE_LIMIT }, in_hand, |in_hand| in_hand.expire = false);
+        let limit = shard.state.read().due_in_one_go(wall_ms(), EXPIRE_LIMIT, EXPIRE_ENTRIES);
+        submit(node, shard, Command::Expire { limit }, in_hand, |in_hand| in_hand.expire = false);
     }
 }
 
@@ -113,6 +125,21 @@ fn submit(
             let _ = outcome.await;
         }
         done(&mut in_hand.lock());
+    });
+}
+
+/// Flushes what all groups have written to their states, unless that is under way. A failure stops the storage, which everybody notices.
+fn flush_state(node: &Node, flushing: &Arc<AtomicBool>) {
+    let Ok(state) = node.storage.state(META_GROUP) else { return };
+    if flushing.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let flushing = Arc::clone(flushing);
+    beside(move || {
+        if let Err(error) = state.flush() {
+            tracing::debug!(%error, "the state was not flushed");
+        }
+        flushing.store(false, Ordering::Release);
     });
 }
 

@@ -5,14 +5,17 @@
 //! (`Progress::Applied`), so a storm of SUBSCRIBEs costs a few frames, and a wait about as much as a follower is behind. What is lost is
 //! asked for again (`Progress::Ask`).
 //!
-//! Nodes that count are those that `meta` holds alive. One that is dead is waited for until `meta` says so; one that does not answer, for
-//! `LEAVE_OUT_MS`; it counts again when it has caught up with where the others were when it was left out.
+//! Nodes that count are those that `meta` holds alive. One that is silent is waited for until `meta` says that it is dead; by then it serves
+//! nobody (see `lease`). One that answers and is behind for `LEAVE_OUT_MS` is told to hold its clients, and does not count once it
+//! says that it does; it counts again when it has caught up with where the others were when it was left out. An acknowledgement that
+//! cannot be given within `EVERYWHERE_MAX` is not given.
 //!
 //! What is acknowledged while a node does not count, that node must learn before it serves: it is *level* once every other node has said
 //! how far it is (after having counted it, so nothing is acknowledged without it from then on) and its own replicas are as far. It has to
-//! become level after its start, after its incarnation was declared dead, and after a pause longer than `STALE_MS`, when it was stopped as a
-//! whole. That is shorter than `LEAVE_OUT_MS`, so a stopped node that was left out finds out before it reads from its clients.
+//! become level after its start, after its incarnation was declared dead, after it was told to hold its clients, and after a pause longer
+//! than `STALE_MS`, when it was stopped as a whole.
 
+pub mod lease;
 mod ledger;
 
 use std::collections::BTreeMap;
@@ -27,14 +30,19 @@ use tokio::sync::oneshot;
 use crate::replica::{Incarnation, NodeId, ShardId};
 
 use super::clock::monotonic_ms;
+use super::control::FEATURES;
 use super::node::Node;
 use super::rate_limit::RateLimit;
 use super::transport::Transport;
 
 use ledger::Ledger;
 
-/// A peer that keeps an acknowledgement waiting for so long does not count until it has caught up.
+/// A peer that keeps an acknowledgement waiting for so long is to hold its clients until it has caught up.
 const LEAVE_OUT_MS: u64 = 2_000;
+/// So old a word of a peer that it holds its clients is of no use.
+const HELD_MS_MAX: u64 = 500;
+/// What is not effective everywhere by then is not acknowledged.
+pub const EVERYWHERE_MAX: Duration = Duration::from_secs(10);
 /// A peer that keeps an acknowledgement waiting for so long is asked how far it is.
 const ASK_MS: u64 = 100;
 /// Not to have run for so long is to have been stopped.
@@ -53,6 +61,24 @@ pub enum Progress {
     Ask,
     /// How far the sender has applied each shard, read after it counted that incarnation of the receiver (0 where it counts none).
     Positions { counts: Incarnation, applied: Vec<u64> },
+    /// For the leader of `meta`: may the sender go on serving? The time is the sender's own, for it to know the answer by.
+    Renew { sent_ms: u64 },
+    /// This incarnation may.
+    Renewed { sent_ms: u64, incarnation: Incarnation },
+    /// The receiver keeps acknowledgements waiting: it is to read from no client until it has caught up.
+    Hold,
+    /// The sender, that incarnation of it, does not read from its clients.
+    Held { incarnation: Incarnation },
+}
+
+impl Progress {
+    /// The protocol version that brought it.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Applied { .. } | Self::Ask | Self::Positions { .. } => 2,
+            Self::Renew { .. } | Self::Renewed { .. } | Self::Hold | Self::Held { .. } => FEATURES,
+        }
+    }
 }
 
 /// The waits of this node.
@@ -69,6 +95,11 @@ pub struct Visibility {
     /// Alive, but left out until they are as far as this in each shard.
     left_out: Mutex<BTreeMap<NodeId, Vec<u64>>>,
     left_out_total: AtomicU64,
+    /// Peers that hold their clients, and when they said so.
+    holding: Mutex<BTreeMap<NodeId, (Incarnation, u64)>>,
+    /// The right to serve that this node has, and what it gave to others.
+    pub lease: lease::Held,
+    pub leases: lease::Given,
     /// The incarnation that is level, 0 = none.
     level: AtomicU64,
     becoming: Mutex<Becoming>,
@@ -96,6 +127,9 @@ impl Visibility {
             alive: RwLock::default(),
             left_out: Mutex::default(),
             left_out_total: AtomicU64::new(0),
+            holding: Mutex::default(),
+            lease: lease::Held::default(),
+            leases: lease::Given::default(),
             level: AtomicU64::new(0),
             becoming: Mutex::default(),
             looked_ms: AtomicU64::new(monotonic_ms()),
@@ -131,11 +165,15 @@ impl Visibility {
         self.transport.is_none() || self.level.load(Ordering::Acquire) == incarnation
     }
 
-    /// Whether this node may have missed what was acknowledged, though it serves clients: it was stopped for a moment.
+    /// Whether this node may have missed what was acknowledged, though it serves clients: it was stopped for a moment, is cut off, or behind.
     pub fn is_stale(&self) -> bool {
+        if self.transport.is_none() {
+            return false;
+        }
+        let now_ms = monotonic_ms();
         // In this order: `look` says first that the node is not level, then that it looked.
-        let stopped = || monotonic_ms().saturating_sub(self.looked_ms.load(Ordering::Acquire)) > STALE_MS;
-        self.transport.is_some() && (stopped() || self.level.load(Ordering::Acquire) == 0)
+        let stopped = now_ms.saturating_sub(self.looked_ms.load(Ordering::Acquire)) > STALE_MS;
+        stopped || self.level.load(Ordering::Acquire) == 0 || !self.lease.runs(now_ms)
     }
 
     /// How often a peer was left out.
@@ -178,6 +216,18 @@ impl Visibility {
         tell(released);
     }
 
+    /// Whether a peer, by what it said last, is of a release that knows leases.
+    fn knows_leases(&self, peer: NodeId) -> bool {
+        self.transport.as_ref().is_some_and(|transport| !(1..FEATURES).contains(&transport.version(peer)))
+    }
+
+    /// Whether the incarnation of a peer that counts said lately that it reads from no client.
+    fn holds(&self, peer: NodeId, now_ms: u64) -> bool {
+        let alive = self.alive.read().get(&peer).copied();
+        let held = self.holding.lock().get(&peer).copied();
+        held.is_some_and(|(incarnation, at_ms)| Some(incarnation) == alive && now_ms.saturating_sub(at_ms) < HELD_MS_MAX)
+    }
+
     /// A peer that is as far as it was to come counts again.
     fn readmit(&self, peer: NodeId, applied: &[u64]) {
         let caught_up = |target: &Vec<u64>| target.iter().zip(applied).all(|(target, applied)| applied >= target);
@@ -214,6 +264,11 @@ impl Visibility {
         }
         too_late.sort_unstable();
         too_late.dedup();
+        too_late.iter().filter(|peer| self.knows_leases(**peer)).for_each(|peer| self.send(*peer, Progress::Hold));
+        too_late.retain(|peer| self.is_gone(*peer) || !self.knows_leases(*peer) || self.holds(*peer, now_ms));
+        if too_late.is_empty() {
+            return;
+        }
         let positions = positions();
         for peer in too_late {
             self.left_out.lock().insert(peer, positions.clone());
@@ -221,7 +276,7 @@ impl Visibility {
             if self.warned.due(&format!("late {peer}")) {
                 tracing::warn!(
                     peer,
-                    "a node does not say what it has applied: acknowledgements do not wait for it until it does"
+                    "a node is behind: acknowledgements do not wait for it, and its clients wait until it has caught up"
                 );
             }
         }
@@ -265,6 +320,34 @@ pub fn heard(node: &Node, from: NodeId, progress: Progress) {
                 visibility.becoming.lock().positions.insert(from, applied);
             }
         }
+        Progress::Renew { sent_ms } => {
+            let alive = node.meta.member(from).filter(|member| member.alive);
+            // Its log holds what earlier leaders declared.
+            let leads = node.meta_group().led_until_ms() > monotonic_ms() && node.meta_group().view().leads;
+            if let Some(member) = alive.filter(|_| leads)
+                && visibility.leases.give(from, member.incarnation, monotonic_ms())
+            {
+                visibility.send(from, Progress::Renewed { sent_ms, incarnation: member.incarnation });
+            }
+        }
+        Progress::Renewed { sent_ms, incarnation } => {
+            if incarnation == node.incarnation() {
+                visibility.lease.renew(sent_ms);
+            }
+        }
+        Progress::Hold => {
+            let incarnation = node.incarnation();
+            // Said when it was told before: what was being read then is done with.
+            if visibility.level.swap(0, Ordering::AcqRel) == 0 {
+                visibility.send(from, Progress::Held { incarnation });
+            } else {
+                tracing::warn!(from, "this node is behind: its clients wait until it has caught up");
+                *visibility.becoming.lock() = Becoming::default();
+            }
+        }
+        Progress::Held { incarnation } => {
+            visibility.holding.lock().insert(from, (incarnation, monotonic_ms()));
+        }
     }
 }
 
@@ -280,6 +363,18 @@ fn look(node: &Node) {
         visibility.level.store(0, Ordering::Release);
     }
     visibility.looked_ms.store(now_ms, Ordering::Release);
+    let meta = node.meta_group();
+    visibility.lease.lead(if meta.view().leads { meta.led_until_ms() } else { 0 });
+    if visibility.lease.is_due(now_ms)
+        && let Some(leader) = meta.view().leader.filter(|leader| *leader != visibility.own)
+    {
+        if visibility.knows_leases(leader) {
+            visibility.send(leader, Progress::Renew { sent_ms: now_ms });
+        } else if meta.view().reachable {
+            // One of the release before gives none, and declares dead as it always did.
+            visibility.lease.renew(now_ms);
+        }
+    }
     let members = node.meta.members().into_iter();
     let alive: BTreeMap<NodeId, Incarnation> = members
         .filter(|(id, member)| *id != visibility.own && member.alive)

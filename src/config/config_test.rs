@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::mqtt::GroupId;
 
 const SHIPPED: [(&str, &str); 4] = [
     ("default", EMBEDDED),
@@ -173,11 +174,19 @@ fn files_are_loaded_from_disk() {
     std::fs::write(&path, EMBEDDED).unwrap();
     assert_eq!(load(&path, |_| None).unwrap(), embedded_default().unwrap());
     std::fs::write(directory.path().join("declared-shared-subscriptions.xml"), "<x/>").unwrap();
-    let warnings = load(&path, |_| None).unwrap().warnings;
-    assert!(
-        warnings[0].to_string().ends_with("declared-shared-subscriptions.xml: has no effect in this version"),
-        "{warnings:?}"
-    );
+    let error = load(&path, |_| None).unwrap_err().to_string();
+    assert!(error.contains("declared-shared-subscriptions.xml:1: found root element <x>"), "{error}");
+    let declared = "<declared-shared-subscriptions><subscription><share-name>g</share-name><topic-filter>t</topic-filter>\
+                    </subscription></declared-shared-subscriptions>";
+    std::fs::write(directory.path().join("declared-shared-subscriptions.xml"), declared).unwrap();
+    let settings = load(&path, |_| None).unwrap().settings;
+    assert_eq!(settings.declared_shared_subscriptions, [GroupId { share: "g".into(), filter: "t".into() }]);
+    assert!(render(&settings).contains("$share/g/t"));
+    let off = EMBEDDED
+        .replace("<hivemq>", "<hivemq><mqtt><shared-subscriptions><enabled>false</enabled></shared-subscriptions></mqtt>");
+    std::fs::write(&path, off).unwrap();
+    let error = load(&path, |_| None).unwrap_err().to_string();
+    assert!(error.contains("declares shared subscriptions, which"), "{error}");
 }
 
 /// A change of a file: where (as a share of its length), how many bytes go, what comes.

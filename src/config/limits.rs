@@ -10,6 +10,9 @@ pub(super) const ELEMENTS_MAX: usize = 20_000;
 pub(super) const CREDENTIALS_SIZE_MAX: usize = 64 * 1024 * 1024;
 pub(super) const CREDENTIALS_ELEMENTS_MAX: usize = 1_000_000;
 
+/// Declared shared subscriptions of a node: as many as one command takes, whatever their names.
+pub(super) const DECLARED_MAX: usize = 5_000;
+
 /// Shorter cluster secrets are refused, characters.
 pub(super) const SECRET_LEN_MIN: usize = 16;
 /// Names of nodes and listeners, hosts and paths, bytes.

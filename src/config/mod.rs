@@ -2,6 +2,7 @@
 //! placeholders are replaced in the raw text. All errors of a step are collected; values of the environment come through a closure.
 
 mod check;
+mod declared;
 mod diagnostic;
 mod entity;
 mod limits;
@@ -18,14 +19,12 @@ use std::path::Path;
 use diagnostic::Report;
 pub use diagnostic::{ConfigErrors, Diagnostic, Level};
 use limits::FILE_SIZE_MAX;
-pub use render::render;
+pub use render::{must_agree, render};
 pub use settings::Settings;
 
 /// Stands for the file name in messages about the built-in configuration.
 const EMBEDDED_NAME: &str = "built-in configuration";
 const EMBEDDED: &str = include_str!("../../config/default.xml");
-/// A file of HiveMQ's beside `config.xml` that is not read yet (spec/hivemq.md 1.9).
-const DECLARED_SHARED_SUBSCRIPTIONS: &str = "declared-shared-subscriptions.xml";
 
 /// A configuration the broker can start with.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,11 +47,7 @@ pub fn load(path: &Path, env: impl Fn(&str) -> Option<String>) -> Result<Loaded,
         Err(error) => return Err(refuse(&file, format!("cannot be read: {error}"))),
     };
     let mut loaded = from_bytes(&raw, &file, &env)?;
-    let declared = path.with_file_name(DECLARED_SHARED_SUBSCRIPTIONS);
-    if declared.exists() {
-        let (file, message) = (declared.display().to_string(), "has no effect in this version".to_owned());
-        loaded.warnings.push(Diagnostic { level: Level::Warning, file, line: 0, path: String::new(), message });
-    }
+    declared::read(path, &mut loaded)?;
     Ok(loaded)
 }
 

@@ -17,18 +17,44 @@ pub fn render(settings: &Settings) -> String {
     mqtt(&mut out, &settings.mqtt);
     security(&mut out, &settings.security);
     restrictions(&mut out, &settings.restrictions);
-    out.section("persistence");
-    out.line(
-        "mode",
-        match settings.persistence {
-            PersistenceMode::File => "file",
-            PersistenceMode::InMemory => "in-memory",
-        },
-    );
+    persistence(&mut out, settings.persistence);
     cluster(&mut out, &settings.cluster);
+    out.section("shutdown");
+    out.seconds("delay", settings.shutdown.delay_s);
+    out.line("clients-per-second", settings.shutdown.clients_per_second);
+    out.seconds("timeout", settings.shutdown.timeout_s);
     addons(&mut out, &settings.addons);
+    if !settings.declared_shared_subscriptions.is_empty() {
+        out.section("declared-shared-subscriptions");
+        for group in &settings.declared_shared_subscriptions {
+            out.line("subscription", group.full());
+        }
+    }
     out.text
 }
+
+/// What is to be the same on every node of a cluster, since a client may come to any: names as in `config.xml`, and values.
+pub fn must_agree(settings: &Settings) -> Vec<(String, String)> {
+    let mut out = Page::default();
+    mqtt(&mut out, &settings.mqtt);
+    security(&mut out, &settings.security);
+    restrictions(&mut out, &settings.restrictions);
+    persistence(&mut out, settings.persistence);
+    addons(&mut out, &settings.addons);
+    let differs = |name: &str| NODE_OWN.iter().any(|own| name.starts_with(own));
+    out.lines.into_iter().filter(|(name, _)| !differs(name)).collect()
+}
+
+/// Settings with reasons to differ between nodes: where each sends its clients, where its files are, how strong its machine is.
+const NODE_OWN: &[&str] = &[
+    "mqtt/server-reference",
+    "security/authentication",
+    "security/  ",
+    "restrictions/max-connections",
+    "restrictions/incoming-bandwidth-throttling",
+    "restrictions/max-qos-0-memory",
+    "restrictions/max-incomplete-packet-memory",
+];
 
 /// Width of the column of names.
 const NAME_WIDTH: usize = 48;
@@ -36,15 +62,21 @@ const NAME_WIDTH: usize = 48;
 #[derive(Default)]
 struct Page {
     text: String,
+    section: String,
+    /// Each line as (section/name, value).
+    lines: Vec<(String, String)>,
 }
 
 impl Page {
     fn section(&mut self, name: &str) {
         self.text.push_str(name);
         self.text.push('\n');
+        name.clone_into(&mut self.section);
     }
 
     fn line(&mut self, name: &str, value: impl Display) {
+        let value = value.to_string();
+        self.lines.push((format!("{}/{name}", self.section), value.clone()));
         // Writing to a string cannot fail.
         _ = writeln!(self.text, "  {name:<NAME_WIDTH$} {value}");
     }
@@ -141,6 +173,8 @@ fn mqtt(out: &mut Page, mqtt: &MqttSettings) {
     out.line("shared-subscriptions/enabled", mqtt.shared_subscriptions);
     out.line("quality-of-service/max-qos", mqtt.max_qos);
     out.line("retained-messages/enabled", mqtt.retained_messages);
+    out.line("retained-messages/max-messages", mqtt.retained_messages_max);
+    out.line("retained-messages/max-bytes", mqtt.retained_bytes_max);
     out.line("queued-messages/max-queue-size", mqtt.max_queue_size);
     out.line("queued-messages/strategy", if mqtt.discard_oldest { "discard-oldest" } else { "discard" });
 }
@@ -230,6 +264,17 @@ fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {
     }
 }
 
+fn persistence(out: &mut Page, mode: PersistenceMode) {
+    out.section("persistence");
+    out.line(
+        "mode",
+        match mode {
+            PersistenceMode::File => "file",
+            PersistenceMode::InMemory => "in-memory",
+        },
+    );
+}
+
 fn cluster(out: &mut Page, cluster: &ClusterSettings) {
     out.section("cluster");
     out.line("enabled", cluster.enabled);
@@ -238,12 +283,23 @@ fn cluster(out: &mut Page, cluster: &ClusterSettings) {
     out.millis("raft/heartbeat-interval", cluster.heartbeat_ms);
     out.millis("raft/election-timeout-min", cluster.election_timeout_min_ms);
     out.millis("raft/election-timeout-max", cluster.election_timeout_max_ms);
+    out.millis("close-clients-without-majority-after", cluster.close_without_majority_ms);
     if cluster.enabled {
         out.line("transport/tcp", SocketAddr::new(cluster.bind_address, cluster.bind_port));
         out.line("reached by other nodes at", cluster.advertised());
         out.line("secret", "***");
         for node in &cluster.static_nodes {
             out.line("discovery/static/node", node);
+        }
+        if let Some(dns) = &cluster.dns {
+            out.line("discovery/extension/address", &dns.address);
+            out.seconds("discovery/extension/resolution-timeout", dns.resolution_timeout_s);
+            out.seconds("discovery/extension/reload-interval", dns.reload_interval_s);
+        }
+        match (cluster.founders(), cluster.expected_nodes) {
+            (None, _) => out.line("expected-nodes", "not told: joins a cluster, founds none"),
+            (Some(_), None) => out.line("expected-nodes", "those listed"),
+            (Some(count), _) => out.line("expected-nodes", count),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::SupportedCipherSuite;
 
 use super::rbac::FileRbacSettings;
+use crate::mqtt::GroupId;
 
 /// Everything a node is configured with.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +19,10 @@ pub struct Settings {
     pub restrictions: RestrictionSettings,
     pub persistence: PersistenceMode,
     pub cluster: ClusterSettings,
+    pub shutdown: ShutdownSettings,
     pub addons: AddonSettings,
+    /// Shared subscriptions that have a queue without members too (spec/hivemq.md 1.9).
+    pub declared_shared_subscriptions: Vec<GroupId>,
     /// HTTP listeners of metrics, health and REST: one server serves all; empty = off.
     pub http: Vec<HttpListenerSettings>,
 }
@@ -154,6 +158,9 @@ pub struct MqttSettings {
     /// 0, 1 or 2.
     pub max_qos: u8,
     pub retained_messages: bool,
+    /// Own elements: how many messages the cluster retains, and their bytes as a queue counts them.
+    pub retained_messages_max: u64,
+    pub retained_bytes_max: u64,
     pub max_queue_size: u32,
     pub discard_oldest: bool,
 }
@@ -266,6 +273,10 @@ pub struct ClusterSettings {
     pub external_port: Option<u16>,
     /// `host:port` of the nodes that found the cluster, this one included.
     pub static_nodes: Vec<String>,
+    /// `<discovery><extension>`: a name whose addresses are nodes.
+    pub dns: Option<DnsSettings>,
+    /// Own element: how many nodes found the cluster; 0 = this one founds none.
+    pub expected_nodes: Option<u32>,
     /// Never printed.
     pub secret: String,
     /// Fixed when the cluster is founded.
@@ -273,9 +284,40 @@ pub struct ClusterSettings {
     pub heartbeat_ms: u64,
     pub election_timeout_min_ms: u64,
     pub election_timeout_max_ms: u64,
+    /// For so long a node without a majority keeps its clients.
+    pub close_without_majority_ms: u64,
+}
+
+/// Own element: how a node parts from its clients when it stops or drains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShutdownSettings {
+    /// Between not being ready, for a load balancer to see, and the closing of listeners.
+    pub delay_s: u64,
+    /// Clients closed a second; more where they would not all be told in time.
+    pub clients_per_second: u32,
+    /// From the signal to the end of the process.
+    pub timeout_s: u64,
+}
+
+/// Where HiveMQ's DNS discovery extension looks for nodes (spec/hivemq.md 10.4): each address, with this node's own cluster port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsSettings {
+    pub address: String,
+    pub resolution_timeout_s: u64,
+    pub reload_interval_s: u64,
 }
 
 impl ClusterSettings {
+    /// How many nodes found the cluster; `None`: this one founds none. DNS tells who is there, not who is to be.
+    pub fn founders(&self) -> Option<usize> {
+        match self.expected_nodes {
+            Some(0) => None,
+            Some(count) => usize::try_from(count).ok(),
+            None if self.dns.is_some() => None,
+            None => Some(self.static_nodes.len().max(1)),
+        }
+    }
+
     /// Tells the `host:port` other nodes reach this one at: the external address if there is one, the bind address if it is a
     /// particular one, else the node name (on Kubernetes the DNS name of the pod).
     pub fn advertised(&self) -> String {
@@ -304,11 +346,14 @@ impl fmt::Debug for ClusterSettings {
             .field("external_address", &self.external_address)
             .field("external_port", &self.external_port)
             .field("static_nodes", &self.static_nodes)
+            .field("dns", &self.dns)
+            .field("expected_nodes", &self.expected_nodes)
             .field("secret", &"***")
             .field("shards", &self.shards)
             .field("heartbeat_ms", &self.heartbeat_ms)
             .field("election_timeout_min_ms", &self.election_timeout_min_ms)
             .field("election_timeout_max_ms", &self.election_timeout_max_ms)
+            .field("close_without_majority_ms", &self.close_without_majority_ms)
             .finish()
     }
 }

@@ -52,7 +52,9 @@ impl World {
             }
             _ => {
                 let shard = shard_of(draw.pick(&CLIENTS));
-                self.table.clear_shard(shard);
+                for client in self.table.clients_of(shard) {
+                    self.table.remove_client(&client);
+                }
                 self.sessions.retain(|_, (kept, _)| *kept != shard);
             }
         }

@@ -37,14 +37,21 @@ struct MemberState {
     held: BTreeSet<u64>,
     /// When it got its last entry.
     turn: u64,
+    /// How many it takes, as far as is known: never more than `window`, less once it gave something back.
+    limit: u32,
+    /// Entries finished since `limit` changed.
+    finished: u32,
     /// It gave an entry back and has not shown since that it has room.
     refused: bool,
     /// Its place in `ready`.
     rank: Option<Rank>,
 }
 
-/// Those that refused last, then the fewest in flight, then the longest without an entry.
-type Rank = (bool, usize, u64, MemberKey);
+/// The fewest in flight first, then the longest without an entry.
+type Rank = (usize, u64, MemberKey);
+
+/// A member is tried with one entry more after it finished so many times what it takes.
+const TRIED_AFTER: u32 = 16;
 
 impl Dispatcher {
     pub fn new() -> Self {
@@ -68,9 +75,10 @@ impl Dispatcher {
             self.waiting.insert(*seq);
         }
         for (key, window) in now {
-            let member = self.members.entry(key).or_default();
-            member.window = window;
-            member.refused = false;
+            let member = self.members.entry(key).or_insert_with(|| MemberState { limit: window, ..MemberState::default() });
+            if member.window != window {
+                (member.window, member.limit) = (window, window);
+            }
             self.rank(key);
         }
         freed.into_iter().collect()
@@ -93,8 +101,7 @@ impl Dispatcher {
 
     /// Hands out what can be handed out: to the member with the fewest in flight, in turn among equals.
     ///
-    /// A member that gave an entry back comes after all others and, having nothing in flight, gets one entry to try it with: after
-    /// `give_back`, call again when something else happened or a pause has passed, lest the entry go to and fro.
+    /// A member that gave an entry back gets none before it finished another, or `retry` was called.
     pub fn dispatch(&mut self) -> Vec<Dispatched> {
         let mut dispatched = Vec::new();
         while let Some(&seq) = self.waiting.first()
@@ -118,7 +125,7 @@ impl Dispatcher {
         match self.take_back(seq) {
             Some(key) => {
                 if let Some(member) = self.members.get_mut(&key) {
-                    member.refused = false;
+                    member.finished();
                 }
                 self.rank(key);
             }
@@ -135,8 +142,21 @@ impl Dispatcher {
         self.waiting.insert(seq);
         if let Some(member) = self.members.get_mut(&key) {
             member.refused = true;
+            member.finished = 0;
+            member.limit = u32::try_from(member.held.len()).unwrap_or(u32::MAX).clamp(1, member.window.max(1));
         }
         self.rank(key);
+    }
+
+    /// Members that gave an entry back may be tried again: to be called after a pause, lest the entry go to and fro.
+    pub fn retry(&mut self) {
+        let refused: Vec<MemberKey> = self.members.iter().filter(|(_, member)| member.refused).map(|(key, _)| *key).collect();
+        for key in refused {
+            if let Some(member) = self.members.get_mut(&key) {
+                member.refused = false;
+            }
+            self.rank(key);
+        }
     }
 
     /// The member that has an entry in flight.
@@ -175,12 +195,22 @@ impl Dispatcher {
             self.ready.remove(&old);
         }
         let held = member.held.len();
-        // With something in flight, a member that refused will tell by finishing it that it has room again.
-        let room = if member.refused { member.window.min(1) } else { member.window };
-        if held < room as usize {
-            let rank = (member.refused, held, member.turn, key);
+        if !member.refused && held < member.limit.min(member.window) as usize {
+            let rank = (held, member.turn, key);
             member.rank = Some(rank);
             self.ready.insert(rank);
+        }
+    }
+}
+
+impl MemberState {
+    /// It has room for what it finished, and now and then for one more than before.
+    fn finished(&mut self) {
+        self.refused = false;
+        self.finished += 1;
+        if self.limit < self.window && self.finished >= self.limit.saturating_mul(TRIED_AFTER) {
+            self.limit += 1;
+            self.finished = 0;
         }
     }
 }

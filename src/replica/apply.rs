@@ -84,6 +84,7 @@ impl State {
         for batch in &proposal.batches {
             self.apply_batch(&mut scope, batch);
         }
+        self.ahead.clear();
         scope.out
     }
 
@@ -164,6 +165,7 @@ impl State {
             Command::Expire { limit } => self.expire(scope, *limit),
             Command::RemoveSession { client, reason_code, will } => self.kick(scope, client, *reason_code, *will, true),
             Command::Kick { client, reason_code, will } => self.kick(scope, client, *reason_code, *will, false),
+            Command::Declare(declare) => self.declare(scope, declare),
             Command::Part(part) => self.take_part(scope, part),
             Command::Whole { command, cut } => return self.apply_whole(scope, command, cut),
         }

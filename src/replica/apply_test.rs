@@ -34,7 +34,7 @@ fn each_command_of_an_incarnation_is_applied_once_and_in_order() {
         assert_eq!(answers.iter().map(|answer| answer.seq).collect::<Vec<_>>(), answered, "{shown}");
         assert!(answers.iter().all(|a| a.node == 1 && a.incarnation == incarnation && a.outcome == Outcome::Done));
     }
-    let stored: Vec<_> = bench.state.retained_topics.iter().map(ToString::to_string).collect();
+    let stored: Vec<_> = bench.state.retained.iter().map(|message| message.topic.to_string()).collect();
     assert_eq!(stored, ["a", "b", "c", "d", "e"]);
     assert_eq!(bench.state.applied_seq(1, 6), 1);
     assert_eq!(bench.state.applied_seq(1, 5), 0);

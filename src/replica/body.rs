@@ -5,20 +5,26 @@
 //! parts. What is under way ends with the incarnation that sends it. A body that was used is kept apart from the records that refer to it,
 //! in parts too, and shared by them: it is written once, however many queues hold the message, and goes with the last of them. Who refers to
 //! it is found where records are written (`State::take_changes`): each change of a record passes there, whatever made it.
+//!
+//! Over a disk (see `cold`) the bytes of a body that was used belong to the messages in memory that have it, and go with the last of them. They
+//! are read again for an entry of a queue that is read, and shared with whoever has them at that moment (`Living`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ahash::RandomState;
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::apply::Scope;
+use super::cold::{Cold, ReadError};
 use super::command::{Command, PartCommand, Target};
 use super::event::{OutboxEvent, Outcome};
 use super::ids::{Incarnation, NodeId};
 use super::record::DirtyRecords;
-use super::record_key::{QueueOwner, RecordKey};
+use super::record_key::RecordKey;
 use super::session::Queue;
+use super::slot::Slot;
 use super::state::State;
 use crate::mqtt::{Message, ReasonCode, topic_filter};
 
@@ -62,6 +68,8 @@ struct Body {
     /// Length of all parts but the last.
     part_bytes: usize,
     content: Content,
+    /// Where its bytes were when the state had them last.
+    place: Option<(usize, usize)>,
     /// Its command was applied: it goes when nothing refers to it.
     used: bool,
     /// Records that refer to it, as of the last `take_changes`.
@@ -71,46 +79,100 @@ struct Body {
 #[derive(Debug)]
 enum Content {
     Filling(Vec<u8>),
-    Whole(Bytes),
+    Whole(Arc<Vec<u8>>),
+    /// So many bytes are on disk; in memory they are at most as `Living`.
+    Stored(usize),
 }
 
 impl Content {
-    fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Self::Filling(bytes) => bytes,
-            Self::Whole(bytes) => bytes,
+            Self::Filling(bytes) => Some(bytes),
+            Self::Whole(bytes) => Some(bytes),
+            Self::Stored(_) => None,
         }
     }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Stored(length) => *length,
+            Self::Filling(_) | Self::Whole(_) => self.bytes().map_or(0, <[u8]>::len),
+        }
+    }
+}
+
+/// Bodies on disk whose bytes are in memory for as long as a message has them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Living(Arc<Mutex<Held>>);
+
+type Held = HashMap<BodyId, Weak<Vec<u8>>, RandomState>;
+
+impl Living {
+    pub(super) fn get(&self, id: BodyId) -> Option<Bytes> {
+        self.0.lock().get(&id)?.upgrade().map(shared)
+    }
+
+    /// Shares bytes that were read, or those that somebody else read meanwhile.
+    pub(super) fn share(&self, id: BodyId, bytes: Vec<u8>) -> Bytes {
+        let mut living = self.0.lock();
+        if let Some(bytes) = living.get(&id).and_then(Weak::upgrade) {
+            return shared(bytes);
+        }
+        let bytes = Arc::new(bytes);
+        // What is read of a body that is gone meanwhile leaves its name.
+        living.retain(|_, bytes| bytes.strong_count() > 0);
+        living.insert(id, Arc::downgrade(&bytes));
+        shared(bytes)
+    }
+
+    fn insert(&self, id: BodyId, bytes: &Arc<Vec<u8>>) {
+        self.0.lock().insert(id, Arc::downgrade(bytes));
+    }
+
+    fn remove(&self, id: BodyId) {
+        self.0.lock().remove(&id);
+    }
+}
+
+fn shared(bytes: Arc<Vec<u8>>) -> Bytes {
+    struct Shared(Arc<Vec<u8>>);
+    impl AsRef<[u8]> for Shared {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Bytes::from_owner(Shared(bytes))
 }
 
 impl Body {
     /// A part as stored, by its number.
     fn part(&self, ordinal: u32) -> Option<&[u8]> {
-        let bytes = self.content.bytes();
+        let bytes = self.content.bytes()?;
         let start = usize::try_from(ordinal).ok()?.checked_mul(self.part_bytes)?;
         let end = start.saturating_add(self.part_bytes).min(bytes.len());
         bytes.get(start..end).filter(|part| !part.is_empty())
     }
 
     fn parts(&self) -> u32 {
-        u32::try_from(self.content.bytes().len().div_ceil(self.part_bytes.max(1))).unwrap_or(u32::MAX)
+        u32::try_from(self.content.len().div_ceil(self.part_bytes.max(1))).unwrap_or(u32::MAX)
     }
 
     /// Appends the next part; false where it is not the next.
     fn append(&mut self, offset: usize, part: &[u8]) -> bool {
-        let Content::Filling(bytes) = &mut self.content else { return false };
         let end = offset.saturating_add(part.len());
         let is_last = end == self.bytes_total;
-        let fits = bytes.len() == offset
+        let fits = self.content.len() == offset
             && offset.is_multiple_of(self.part_bytes)
             && !part.is_empty()
             && end <= self.bytes_total
             && (is_last || part.len() == self.part_bytes)
             && part.len() <= self.part_bytes;
-        if fits {
-            bytes.extend_from_slice(part);
+        match &mut self.content {
+            Content::Filling(bytes) if fits => bytes.extend_from_slice(part),
+            Content::Stored(length) if fits => *length = end,
+            Content::Filling(_) | Content::Whole(_) | Content::Stored(_) => return false,
         }
-        fits
+        true
     }
 }
 
@@ -127,13 +189,16 @@ pub(super) struct Bodies {
     referring: HashMap<RecordKey, BodyId, RandomState>,
     /// Bodies that were used, or lost a reference, since the last `take_changes`.
     touched: BTreeSet<BodyId>,
+    /// Bodies whose bytes are held here.
+    whole: BTreeSet<BodyId>,
+    living: Living,
 }
 
 impl Bodies {
     /// Bytes of bodies under way.
     #[cfg(test)]
     pub(super) fn under_way_bytes(&self) -> usize {
-        let of = |id| self.by_id.get(id).map_or(0, |body: &Body| body.content.bytes().len());
+        let of = |id| self.by_id.get(id).map_or(0, |body: &Body| body.content.len());
         self.under_way.values().map(of).sum()
     }
 
@@ -147,15 +212,82 @@ impl Bodies {
         if message.payload.len() <= INLINE_BYTES_MAX {
             return None;
         }
-        self.by_place.get(&place(&message.payload)).copied()
+        let place = place(&message.payload);
+        let id = *self.by_place.get(&place)?;
+        let now = match &self.by_id.get(&id)?.content {
+            Content::Filling(_) => return None,
+            Content::Whole(bytes) => (bytes.as_ptr().addr(), bytes.len()),
+            // Where the bytes of a body were that nobody has now, others may be.
+            Content::Stored(_) => self::place(&self.living.get(id)?),
+        };
+        (now == place).then_some(id)
+    }
+
+    pub(super) fn living(&self) -> Living {
+        self.living.clone()
     }
 
     /// The bytes of a complete body.
-    pub(super) fn payload(&self, id: BodyId) -> Option<Bytes> {
-        match &self.by_id.get(&id)?.content {
-            Content::Whole(bytes) => Some(bytes.clone()),
-            Content::Filling(_) => None,
+    pub(super) fn payload(&mut self, id: BodyId, cold: Option<&Cold>) -> Result<Option<Bytes>, ReadError> {
+        if !self.is_complete(id) {
+            return Ok(None);
         }
+        match (self.by_id.get(&id).map(|body| &body.content), cold) {
+            (Some(Content::Whole(bytes)), _) => Ok(Some(shared(Arc::clone(bytes)))),
+            (Some(Content::Stored(_)), Some(cold)) => {
+                let bytes = cold.payload(id)?;
+                self.adopt(id, &bytes);
+                Ok(Some(bytes))
+            }
+            (Some(Content::Stored(_) | Content::Filling(_)) | None, _) => Ok(None),
+        }
+    }
+
+    /// All parts of a body are there.
+    pub(super) fn is_complete(&self, id: BodyId) -> bool {
+        let complete = |body: &Body| body.content.len() == body.bytes_total && !matches!(body.content, Content::Filling(_));
+        self.by_id.get(&id).is_some_and(complete)
+    }
+
+    /// A part is on disk and not held here.
+    pub(super) fn is_stored(&self, id: BodyId, ordinal: u32) -> bool {
+        self.by_id.get(&id).is_some_and(|body| matches!(body.content, Content::Stored(_)) && ordinal < body.parts())
+    }
+
+    /// The state has a message with these bytes of a stored body.
+    pub(super) fn adopt(&mut self, id: BodyId, bytes: &Bytes) {
+        if self.by_id.get(&id).is_some_and(|body| matches!(body.content, Content::Stored(_))) {
+            self.set_place(id, place(bytes));
+        }
+    }
+
+    fn set_place(&mut self, id: BodyId, place: (usize, usize)) {
+        let Some(body) = self.by_id.get_mut(&id) else { return };
+        let before = body.place.replace(place);
+        if let Some(before) = before.filter(|before| *before != place && self.by_place.get(before) == Some(&id)) {
+            self.by_place.remove(&before);
+        }
+        self.by_place.insert(place, id);
+    }
+
+    /// What was used is on disk with all its parts: from now on its bytes belong to the messages that have it.
+    pub(super) fn cool(&mut self) {
+        if self.whole.is_empty() {
+            return;
+        }
+        let by_id = &mut self.by_id;
+        let living = &self.living;
+        self.whole.retain(|id| {
+            let Some(body) = by_id.get_mut(id) else { return false };
+            if !body.used {
+                return true;
+            }
+            if let Content::Whole(bytes) = &body.content {
+                living.insert(*id, bytes);
+                body.content = Content::Stored(bytes.len());
+            }
+            false
+        });
     }
 
     /// A part as it is stored: the length of the whole body, and the bytes.
@@ -175,8 +307,11 @@ impl Bodies {
     }
 
     fn begin(&mut self, id: BodyId, bytes_total: usize, part_bytes: usize) {
-        let content = Content::Filling(Vec::with_capacity(bytes_total));
-        self.by_id.insert(id, Body { bytes_total, part_bytes, content, used: false, references: 0 });
+        self.begin_with(id, bytes_total, part_bytes, Content::Filling(Vec::with_capacity(bytes_total)));
+    }
+
+    fn begin_with(&mut self, id: BodyId, bytes_total: usize, part_bytes: usize, content: Content) {
+        self.by_id.insert(id, Body { bytes_total, part_bytes, content, place: None, used: false, references: 0 });
     }
 
     /// Appends a part; a body that has all of them is whole. `None` where the part is not the next.
@@ -188,17 +323,27 @@ impl Bodies {
         if let Content::Filling(bytes) = &mut body.content
             && bytes.len() == body.bytes_total
         {
-            let whole = Bytes::from(std::mem::take(bytes));
-            self.by_place.insert(place(&whole), id);
+            let whole = Arc::new(std::mem::take(bytes));
+            let place = (whole.as_ptr().addr(), whole.len());
             body.content = Content::Whole(whole);
+            self.whole.insert(id);
+            self.set_place(id, place);
         }
         Some(())
     }
 
-    /// Takes a stored part back.
-    pub(super) fn load(&mut self, id: BodyId, ordinal: u32, bytes_total: u64, part: &[u8]) -> Result<(), &'static str> {
+    /// Takes a stored part back; over a disk only its length.
+    pub(super) fn load(
+        &mut self,
+        (id, ordinal): (BodyId, u32),
+        bytes_total: u64,
+        part: &[u8],
+        over_disk: bool,
+    ) -> Result<(), &'static str> {
         let bytes_total = usize::try_from(bytes_total).ok().filter(|total| *total <= BODY_BYTES_MAX).ok_or("it is too long")?;
-        if ordinal == 0 {
+        if ordinal == 0 && over_disk {
+            self.begin_with(id, bytes_total, part.len(), Content::Stored(0));
+        } else if ordinal == 0 {
             self.begin(id, bytes_total, part.len());
         }
         let body = self.by_id.get(&id).ok_or("the parts before it are missing")?;
@@ -218,10 +363,24 @@ impl Bodies {
         }
     }
 
-    /// What nothing refers to is under way.
-    pub(super) fn finish_load(&mut self) {
+    /// What nothing refers to is under way: its bytes are needed.
+    pub(super) fn finish_load(&mut self, cold: Option<&Cold>) -> Result<(), ReadError> {
         let unused = self.by_id.iter().filter(|(_, body)| !body.used);
         self.under_way = unused.map(|(id, _)| (id.node, *id)).collect();
+        let Some(cold) = cold else { return Ok(()) };
+        for id in self.under_way.clone().into_values() {
+            let Some(body) = self.by_id.get(&id) else { continue };
+            let (bytes_total, part_bytes, length) = (body.bytes_total, body.part_bytes, body.content.len());
+            let (bytes, _) = cold.parts(id)?;
+            if bytes.len() != length {
+                return Err(ReadError(format!("parts of a payload under way changed: {length} bytes were {}", bytes.len())));
+            }
+            self.begin(id, bytes_total, part_bytes);
+            for (at, part) in bytes.chunks(part_bytes.max(1)).enumerate() {
+                self.append(id, at * part_bytes, part);
+            }
+        }
+        Ok(())
     }
 
     /// A record is written that refers to `now`, or to none.
@@ -247,8 +406,10 @@ impl Bodies {
     /// Forgets a body; its records are to be deleted.
     fn remove(&mut self, id: BodyId, dirty: &mut DirtyRecords) {
         let Some(body) = self.by_id.remove(&id) else { return };
-        if let Content::Whole(bytes) = &body.content {
-            self.by_place.remove(&place(bytes));
+        self.whole.remove(&id);
+        self.living.remove(id);
+        if let Some(place) = body.place.filter(|place| self.by_place.get(place) == Some(&id)) {
+            self.by_place.remove(&place);
         }
         (0..body.parts()).for_each(|ordinal| dirty.mark(RecordKey::BodyPart(id, ordinal)));
     }
@@ -281,7 +442,9 @@ impl State {
     pub(super) fn apply_whole(&mut self, scope: &mut Scope, command: &Command, cut: &[u32]) -> Outcome {
         let (node, incarnation, _) = scope.origin;
         let ready = self.bodies.under_way.get(&node).copied().filter(|id| id.incarnation == incarnation);
-        let Some((id, payload)) = ready.and_then(|id| Some((id, self.bodies.payload(id)?))) else {
+        // What is under way is in memory.
+        let payload = ready.and_then(|id| self.bodies.payload(id, None).ok().flatten().map(|payload| (id, payload)));
+        let Some((id, payload)) = payload else {
             return Outcome::Refused(ReasonCode::UnspecifiedError);
         };
         self.bodies.under_way.remove(&node);
@@ -326,6 +489,10 @@ impl State {
         }
         let mut bodies = std::mem::take(&mut self.bodies);
         for key in self.dirty.keys() {
+            if self.is_stub(key) {
+                // As it was written.
+                continue;
+            }
             let message = self.message_of(key);
             bodies.refer(key, message.and_then(|message| bodies.of(message)));
         }
@@ -343,21 +510,28 @@ impl State {
             return BTreeSet::new();
         }
         let of_queue = |queue: &Queue| {
-            let messages = queue.entries.iter().filter_map(|entry| entry.message.as_ref());
+            let messages = queue.entries.iter().filter_map(Slot::message);
             messages.filter_map(|message| self.bodies.of(message)).collect::<Vec<_>>()
         };
         let sessions = self.sessions.in_order().into_iter().flat_map(|session| of_queue(&session.queue));
         let groups = self.groups.values().flat_map(|group| of_queue(&group.queue));
         let retained = self.retained.iter().filter_map(|message| self.bodies.of(message));
         let events = self.outbox.iter().filter_map(|(_, event)| self.bodies.of(message_of_event(event)?));
-        sessions.chain(groups).chain(retained).chain(events).collect()
+        let stubs = self.bodies.referring.iter().filter(|(key, _)| self.is_stub(key)).map(|(_, id)| *id);
+        sessions.chain(groups).chain(retained).chain(events).chain(stubs).collect()
+    }
+
+    /// Whether a record is an entry whose message is on disk only.
+    fn is_stub(&self, key: &RecordKey) -> bool {
+        let RecordKey::Entry(owner, seq) = key else { return false };
+        let slot = self.queue_of(owner).and_then(|queue| queue.entries.get(queue.find(*seq)?));
+        slot.is_some_and(Slot::is_stub)
     }
 
     /// The message that a record holds.
     fn message_of(&self, key: &RecordKey) -> Option<&Message> {
         let queue = match key {
-            RecordKey::Entry(QueueOwner::Session(client), _) => &self.sessions.get(client)?.queue,
-            RecordKey::Entry(QueueOwner::Group(id), _) => &self.groups.get(id)?.queue,
+            RecordKey::Entry(owner, _) => self.queue_of(owner)?,
             RecordKey::Retained(topic) => return self.retained.get(topic).map(|message| &**message),
             RecordKey::Outbox(position) => {
                 let index = self.outbox.binary_search_by_key(position, |(position, _)| *position).ok()?;
@@ -369,10 +543,12 @@ impl State {
             | RecordKey::QueueHead(_)
             | RecordKey::Subscription(..)
             | RecordKey::Received(..)
+            | RecordKey::Assigned(..)
+            | RecordKey::Declared(_)
             | RecordKey::Group(_) => return None,
         };
         let RecordKey::Entry(_, seq) = key else { return None };
-        queue.entries.get(queue.find(*seq)?)?.message.as_deref()
+        queue.entries.get(queue.find(*seq)?)?.message().map(|message| &**message)
     }
 }
 
@@ -426,6 +602,7 @@ fn messages_mut(command: &mut Command) -> Vec<&mut Arc<Message>> {
         | Command::RemoveSession { .. }
         | Command::Kick { .. }
         | Command::Part(_)
+        | Command::Declare(_)
         | Command::Whole { .. } => Vec::new(),
     }
 }
@@ -454,7 +631,12 @@ pub(super) fn message_of_event(event: &OutboxEvent) -> Option<&Arc<Message>> {
         OutboxEvent::Lifecycle(_) => None,
         OutboxEvent::Dropped(dropped) => Some(&dropped.message),
         OutboxEvent::Expired(expired) => Some(&expired.message),
-        OutboxEvent::Assigned { message, .. } | OutboxEvent::Publish { message, .. } => Some(message),
+        OutboxEvent::Assigned { message, .. }
+        | OutboxEvent::AssignedFrom { message, .. }
+        | OutboxEvent::Publish { message, .. }
+        | OutboxEvent::Returned { message, .. } => {
+            Some(message)
+        }
     }
 }
 
@@ -464,7 +646,12 @@ pub(super) fn message_of_event_mut(event: &mut OutboxEvent) -> Option<&mut Arc<M
         OutboxEvent::Lifecycle(_) => None,
         OutboxEvent::Dropped(dropped) => Some(&mut dropped.message),
         OutboxEvent::Expired(expired) => Some(&mut expired.message),
-        OutboxEvent::Assigned { message, .. } | OutboxEvent::Publish { message, .. } => Some(message),
+        OutboxEvent::Assigned { message, .. }
+        | OutboxEvent::AssignedFrom { message, .. }
+        | OutboxEvent::Publish { message, .. }
+        | OutboxEvent::Returned { message, .. } => {
+            Some(message)
+        }
     }
 }
 

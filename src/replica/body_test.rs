@@ -9,7 +9,7 @@ use super::command::{Batch, Command, ConnectCommand, PartCommand, Proposal, Queu
 use super::event::{Applied, Outcome, Position};
 use super::ids::{Incarnation, NodeId, ShardId};
 use super::state::State;
-use super::testing::{Bench, LEADER, connect, disconnect, group, message, on, subscription, to_session};
+use super::testing::{Bench, Disk, LEADER, connect, disconnect, group, message, on, subscription, to_session};
 use crate::mqtt::packet::PacketId;
 use crate::mqtt::{Message, QoS, ReasonCode};
 
@@ -425,10 +425,12 @@ proptest! {
     fn a_machine_restarted_between_parts_is_the_same_machine(
         script in proptest::collection::vec((op(), proptest::bool::weighted(0.2)), 1..50),
     ) {
-        let mut running = bench().state;
+        let disk = Disk::default();
+        disk.write(&mut bench().state);
+        let mut running = disk.load(0);
         running.apply(999, &Proposal { at_ms: 1_000_000, batches: Vec::new() });
         let mut other = bench().state;
-        let mut stored = BTreeMap::new();
+        let mut whole = true;
         let mut driver = Driver {
             under_way: BTreeMap::new(),
             incarnations: BTreeMap::new(),
@@ -446,9 +448,10 @@ proptest! {
             prop_assert_eq!(applied.answers.len(), proposal.batches[0].commands.len());
             prop_assert_eq!(&applied, &other.apply(driver.index, &proposal));
             if *restart {
-                write(&mut running, &mut stored);
-                prop_assert_eq!(&stored, &running.records().collect::<BTreeMap<_, _>>());
-                other = load(&stored);
+                disk.write(&mut running);
+                prop_assert_eq!(&disk.records(), &running.records().collect::<BTreeMap<_, _>>());
+                whole = !whole;
+                other = if whole { disk.load_whole() } else { disk.load(0) };
                 prop_assert_eq!(running.digest(), other.digest());
             }
         }
@@ -457,6 +460,7 @@ proptest! {
             let queued = other.queue_after(client, 0, usize::MAX);
             prop_assert!(queued.iter().filter_map(|entry| entry.message.as_ref()).all(|m| m.topic == "small" || is_intact(m)));
         }
+        prop_assert_eq!((running.failure(), other.failure()), (None, None));
         // When all is gone that refers to bodies, no body is left.
         let remove = |client: &str| Command::RemoveSession { client: client.into(), reason_code: 0x98, will: false };
         let mut ends: Vec<_> = (1..4).map(|node| Command::NodeDown { node, incarnation: driver.incarnation(node) }).collect();

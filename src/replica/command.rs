@@ -94,6 +94,18 @@ pub enum Command {
     /// A command whose messages numbered `cut` (see `body`) have the payload that the parts before it brought. Outcome: that of
     /// `command`.
     Whole { command: Box<Self>, cut: Vec<u32> },
+    /// The shared subscriptions of this shard that a node declares now, in place of those it declared before. Outcome: `Done`.
+    Declare(DeclareCommand),
+}
+
+/// The content of `Command::Declare`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclareCommand {
+    pub node: NodeId,
+    pub groups: Vec<GroupId>,
+    /// Of queues that are made.
+    pub queue_limit: u32,
+    pub discard_oldest: bool,
 }
 
 /// The content of `Command::Part`.
@@ -108,11 +120,38 @@ pub struct PartCommand {
 }
 
 impl Command {
+    /// The version that brought it: proposed only once every member of the cluster knows it, for every member reads it (`cluster::versions`).
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Whole { command, .. } => command.since(),
+            Self::Enqueue { targets, .. } => newest(targets.iter()),
+            Self::Take(take) => newest(take.enqueue.iter().flat_map(|(_, targets)| targets)),
+            Self::Declare(_) => 3,
+            Self::Connect(_)
+            | Self::Disconnect { .. }
+            | Self::NodeDown { .. }
+            | Self::Subscribe { .. }
+            | Self::Unsubscribe { .. }
+            | Self::Receive { .. }
+            | Self::Release { .. }
+            | Self::Acknowledge { .. }
+            | Self::AcknowledgeShared { .. }
+            | Self::AssignShared { .. }
+            | Self::RemoveGroup { .. }
+            | Self::Retain { .. }
+            | Self::TrimOutbox { .. }
+            | Self::Expire { .. }
+            | Self::RemoveSession { .. }
+            | Self::Kick { .. }
+            | Self::Part(_) => 2,
+        }
+    }
+
     /// Whether its effect must be there on every node that serves clients before the client hears of it: what is published, or subscribed to,
     /// on any node from then on finds it.
     pub fn is_acknowledged_as_effective(&self) -> bool {
         match self {
-            Self::Subscribe { .. } | Self::Unsubscribe { .. } => true,
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } | Self::Declare(_) => true,
             // Clean Start is the end of all subscriptions of the session before.
             Self::Connect(connect) => connect.clean_start,
             Self::Retain { message } => message.qos != QoS::AtMostOnce,
@@ -191,6 +230,25 @@ pub enum Target {
     },
     /// A shared subscription's queue, made where it does not exist. Options are the receiving member's.
     Group { group: GroupId, queue_limit: u32, discard_oldest: bool },
+    /// The queue of a member's session: an entry of a shared subscription's queue was assigned to it. Goes back to the group where the
+    /// member is not there to take it.
+    Member { client: ByteString, group: GroupId, retain: bool, subscription_ids: SubscriptionIds },
+    /// A shared subscription's queue takes back what was assigned to a member and not sent, whatever its limit.
+    Returned { group: GroupId },
+}
+
+impl Target {
+    /// As `Command::since`.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Session { .. } | Self::Group { .. } => 2,
+            Self::Member { .. } | Self::Returned { .. } => 3,
+        }
+    }
+}
+
+fn newest<'a>(targets: impl Iterator<Item = &'a Target>) -> u16 {
+    targets.map(Target::since).max().unwrap_or(2)
 }
 
 /// An entry of a shared subscription's queue for one member.

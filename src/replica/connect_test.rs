@@ -29,6 +29,7 @@ fn names(events: &[Event]) -> Vec<&'static str> {
         Event::Queued { .. } => Some("Queued"),
         Event::GroupQueued { .. } => Some("GroupQueued"),
         Event::GroupRemoved { .. } => Some("GroupRemoved"),
+        Event::GroupDeclared { .. } => Some("GroupDeclared"),
         Event::Outbox { .. } => None,
     };
     events.iter().filter_map(name).collect()

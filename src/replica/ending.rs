@@ -136,8 +136,12 @@ impl State {
             self.dirty.mark(RecordKey::Session(client.clone()));
             self.dirty.mark(RecordKey::QueueHead(client.clone()));
         }
+        if self.cold.is_some() && !session.queue.entries.is_empty() {
+            self.left.push(client.clone());
+        }
         let lifecycle = session.lifecycle.then(|| session.facts.clone());
         self.forget_connection(client, connection);
+        self.return_unsent(scope, client, sent_seq);
 
         if let Some(facts) = lifecycle {
             let event = LifecycleEvent::Disconnected { initiator: ending.initiator, reason_code: ending.reason_code };
@@ -164,6 +168,8 @@ impl State {
         self.queued_count -= session.queue.entries.len();
         self.subscription_count -= session.subscriptions.len();
         self.dirty.mark_session(&session);
+        self.ahead.forget(&QueueOwner::Session(client.clone()));
+        self.forget_all_assigned(client);
         scope.tell_session_removed(client.clone());
         if let Some(will) = pending_will {
             self.publish_will(scope, will);

@@ -12,9 +12,10 @@ use super::ids::ConnectionRef;
 use super::record::DirtyRecords;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Queue, QueueEntry};
+use super::slot::Slot;
 use super::state::State;
 use super::stored_queue::Pushed;
-use crate::mqtt::{Message, QoS, SubscriptionIds};
+use crate::mqtt::{Message, QoS};
 use crate::signal::{DropReason, Dropped, Expired, Receiver};
 
 impl State {
@@ -34,22 +35,24 @@ impl State {
                     self.enqueue_for_session(scope, client, message, entry);
                 }
                 Target::Group { group, queue_limit, discard_oldest } => {
-                    let entry = QueueEntry {
-                        seq: 0,
-                        // The member's granted QoS is applied when there is a member.
-                        qos: message.qos,
-                        retain: message.retain,
-                        retained_origin: false,
-                        subscription_ids: SubscriptionIds::new(),
-                        message: Some(message.clone()),
-                    };
+                    let entry = QueueEntry::for_group(message);
                     self.enqueue_for_group(scope, group, (*queue_limit, *discard_oldest), message, entry);
                 }
+                Target::Member { client, group, retain, subscription_ids } => {
+                    self.enqueue_for_member(scope, (client, group), message, *retain, subscription_ids);
+                }
+                Target::Returned { group } => self.take_back(scope, group, message),
             }
         }
     }
 
-    fn enqueue_for_session(&mut self, scope: &mut Scope, client: &ByteString, message: &Arc<Message>, entry: QueueEntry) {
+    pub(super) fn enqueue_for_session(
+        &mut self,
+        scope: &mut Scope,
+        client: &ByteString,
+        message: &Arc<Message>,
+        entry: QueueEntry,
+    ) {
         let Some(session) = self.sessions.get_mut(client).filter(|session| !session.is_expired(scope.now_ms)) else { return };
         let qos = entry.qos;
         if message.is_expired(scope.now_ms) {
@@ -61,6 +64,9 @@ impl State {
             self.due.change(before_ms, session.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Session(client.clone())));
             self.dirty.mark(RecordKey::QueueHead(client.clone()));
             scope.tell_queued(client);
+            if session.queue.became_nearly_full(&session.queue_head) {
+                self.filling = Some(QueueOwner::Session(client.clone()));
+            }
         }
         self.settle_push(scope, pushed, (message, qos), || QueueOwner::Session(client.clone()));
     }
@@ -80,9 +86,11 @@ impl State {
             }
             Pushed::QueuedInstead { seq, discarded } => {
                 self.dirty.mark(RecordKey::Entry(owner(), seq));
-                self.dirty.mark(RecordKey::Entry(owner(), discarded.seq));
-                if let Some(message) = discarded.message {
-                    self.report_dropped(scope, message, discarded.qos, &owner(), DropReason::ClientMessageQueueFull);
+                let (owner, qos) = (owner(), discarded.qos());
+                self.dirty.mark(RecordKey::Entry(owner.clone(), discarded.seq()));
+                self.forget_assigned(&owner, discarded.seq());
+                if let Some(message) = self.message_of_taken(&owner, discarded) {
+                    self.report_dropped(scope, message, qos, &owner, DropReason::ClientMessageQueueFull);
                 }
             }
             Pushed::Refused => {
@@ -104,13 +112,18 @@ impl State {
         };
         let owner = QueueOwner::Session(client.clone());
         let walked = walk(&mut session.queue, &owner, steps, &mut self.due, &mut self.dirty);
+        for (seq, _) in steps {
+            self.forget_assigned(&owner, *seq);
+        }
         self.settle_steps(scope, &owner, walked);
     }
 
     /// Counts and reports what steps of deliveries did.
     pub(super) fn settle_steps(&mut self, scope: &mut Scope, owner: &QueueOwner, walked: Walked) {
         self.queued_count -= walked.removed;
-        for (message, qos, loss) in walked.lost {
+        for (entry, loss) in walked.lost {
+            let qos = entry.qos();
+            let Some(message) = self.message_of_taken(owner, entry) else { continue };
             match loss {
                 Loss::Expired => self.report_expired(scope, message, qos, owner.receiver()),
                 Loss::Dropped(reason) => self.report_dropped(scope, message, qos, owner, reason),
@@ -143,7 +156,7 @@ impl QueueOwner {
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     removed: usize,
-    lost: Vec<(Arc<Message>, QoS, Loss)>,
+    lost: Vec<(Slot, Loss)>,
 }
 
 #[derive(Debug)]
@@ -176,8 +189,8 @@ pub(super) fn walk(
         };
         let Some(entry) = queue.take(index) else { continue };
         walked.removed += 1;
-        if let (Some(loss), Some(message)) = (loss, entry.message) {
-            walked.lost.push((message, entry.qos, loss));
+        if let Some(loss) = loss {
+            walked.lost.push((entry, loss));
         }
     }
     due.change(before_ms, queue.next_expiry_ms(), || DueKey::Queue(owner.clone()));

@@ -105,6 +105,11 @@ pub enum Event {
     GroupRemoved {
         group: GroupId,
     },
+    /// The first node declared a shared subscription, or the last one does no more.
+    GroupDeclared {
+        group: GroupId,
+        declared: bool,
+    },
     /// An entry was added to the outbox.
     Outbox {
         position: Position,
@@ -130,6 +135,19 @@ pub enum OutboxEvent {
     Publish {
         message: Arc<Message>,
         dead_known: bool,
+    },
+    /// What was assigned to a member and not sent to it, for the queue of its shared subscription.
+    Returned {
+        group: GroupId,
+        message: Arc<Message>,
+    },
+    /// `Assigned` with the shared subscription it comes from; version 3 writes this one only.
+    AssignedFrom {
+        client: ByteString,
+        group: GroupId,
+        message: Arc<Message>,
+        retain: bool,
+        subscription_ids: SubscriptionIds,
     },
 }
 

@@ -6,7 +6,7 @@ use bytestring::ByteString;
 
 use super::apply::Scope;
 use super::record_key::{QueueOwner, RecordKey};
-use super::session::{Queue, QueueEntry};
+use super::session::Queue;
 use super::state::State;
 
 /// What can fall due.
@@ -65,6 +65,22 @@ impl DueTimes {
 }
 
 impl State {
+    /// How many of the things that are due, `limit` at most, can be done in one go: the queues of sessions that end are taken out as a whole, and
+    /// those of one go have about `entries_max` entries, unless the first has more.
+    pub fn due_in_one_go(&self, now_ms: u64, limit: u32, entries_max: usize) -> u32 {
+        let (mut count, mut entries) = (0, 0);
+        for (_, key) in self.due.times.iter().take_while(|(at_ms, _)| *at_ms <= now_ms) {
+            if let DueKey::Session(client) = key {
+                entries += self.sessions.get(client).map_or(0, |session| session.queue.entries.len());
+            }
+            count += 1;
+            if count >= limit || entries >= entries_max {
+                break;
+            }
+        }
+        count.max(1).min(limit)
+    }
+
     /// Does at most `limit` of the things that are due.
     pub(super) fn expire(&mut self, scope: &mut Scope, limit: u32) {
         for _ in 0..limit {
@@ -87,10 +103,13 @@ impl State {
         let Some(queue) = queue else { return };
         let expired = queue.take_first_expiring();
         self.due.change(None, queue.next_expiry_ms(), || DueKey::Queue(owner.clone()));
-        let Some(QueueEntry { seq, qos, message: Some(message), .. }) = expired else { return };
+        let Some(expired) = expired else { return };
         self.queued_count -= 1;
-        let receiver = owner.receiver();
-        self.dirty.mark(RecordKey::Entry(owner, seq));
-        self.report_expired(scope, message, qos, receiver);
+        let (receiver, qos) = (owner.receiver(), expired.qos());
+        self.forget_assigned(&owner, expired.seq());
+        self.dirty.mark(RecordKey::Entry(owner.clone(), expired.seq()));
+        if let Some(message) = self.message_of_taken(&owner, expired) {
+            self.report_expired(scope, message, qos, receiver);
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::command::{
 use super::event::{Applied, Event, Position};
 use super::ids::{ConnectionRef, NodeId, ShardId};
 use super::state::State;
-use super::testing::{connect, expiring, filter, group, on, subscription, will};
+use super::testing::{Disk, connect, expiring, filter, group, on, subscription, will};
 use crate::fuzzing::Draw;
 use crate::mqtt::packet::PacketId;
 use crate::mqtt::{GroupId, Message, QoS, SubscriptionFilter, SubscriptionIds};
@@ -27,6 +27,8 @@ const STEPS_MAX: usize = 300;
 /// Large messages of one input: they take time.
 const LARGE_MAX: usize = 2;
 const NESTED_MAX: usize = 3;
+/// Of queued messages that are on disk.
+const RESIDENT_BYTES_MAX: usize = 600;
 
 pub fn replica(data: &[u8]) {
     let mut draw = Draw::new(data);
@@ -45,7 +47,9 @@ struct World {
     running: State,
     /// Made anew now and then.
     other: State,
-    stored: BTreeMap<Vec<u8>, Vec<u8>>,
+    disk: Disk,
+    /// The other has everything in memory.
+    whole: bool,
     index: u64,
     now_ms: u64,
     next_seq: u64,
@@ -62,10 +66,12 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        let disk = Disk::default();
         Self {
-            running: State::new(ShardId(0)),
+            running: State::over(ShardId(0), Arc::new(disk.clone()), RESIDENT_BYTES_MAX),
             other: State::new(ShardId(0)),
-            stored: BTreeMap::new(),
+            disk,
+            whole: true,
             index: 0,
             now_ms: 1_000_000,
             next_seq: 1,
@@ -202,6 +208,7 @@ impl World {
                 | Event::Unsubscribed { .. }
                 | Event::Queued { .. }
                 | Event::GroupQueued { .. }
+                | Event::GroupDeclared { .. }
                 | Event::GroupRemoved { .. } => {}
             }
         }
@@ -212,23 +219,17 @@ impl World {
         if self.index == 0 {
             return;
         }
-        for (key, value) in self.running.take_changes() {
-            match value {
-                Some(value) => self.stored.insert(key, value),
-                None => self.stored.remove(&key),
-            };
-        }
-        assert_eq!(self.stored, self.running.records().collect::<BTreeMap<_, _>>());
-        self.other = State::new(ShardId(0));
-        for (key, value) in &self.stored {
-            self.other.load(key, value).expect("what was stored");
-        }
-        self.other.finish_load();
+        self.disk.write(&mut self.running);
+        assert!(self.running.resident_bytes() <= RESIDENT_BYTES_MAX);
+        assert_eq!(self.disk.records(), self.running.records().collect::<BTreeMap<_, _>>());
+        self.whole = !self.whole;
+        self.other = if self.whole { self.disk.load_whole() } else { self.disk.load(RESIDENT_BYTES_MAX) };
         // A body that nobody refers to is not kept, neither here nor there.
         assert_eq!(self.running.bodies.len(), self.other.bodies.len());
         assert_eq!(self.running.digest(), self.other.digest());
         assert_eq!(self.running.next_expiry_ms(), self.other.next_expiry_ms());
         assert_eq!(self.running.queued_count(), self.other.queued_count());
+        assert_eq!((self.running.failure(), self.other.failure()), (None, None));
         self.check();
     }
 
@@ -239,10 +240,10 @@ impl World {
         assert_eq!(state.queued_count(), queues.iter().map(|(queue, _)| queue.entries.len()).sum::<usize>());
         for (queue, head) in queues {
             let entries = &queue.entries;
-            assert!(entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.seq < next.seq));
-            assert!(entries.back().is_none_or(|last| last.seq < head.next_seq));
+            assert!(entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.seq() < next.seq()));
+            assert!(entries.back().is_none_or(|last| last.seq() < head.next_seq));
             assert!(head.sent_seq < head.next_seq);
-            let retained = entries.iter().filter(|entry| entry.retained_origin).count();
+            let retained = entries.iter().filter(|entry| entry.is_retained_origin()).count();
             assert_eq!(queue.retained_count as usize, retained);
         }
         assert_eq!(state.subscription_count(), state.sessions().map(|session| session.subscriptions.len()).sum::<usize>());

@@ -3,13 +3,15 @@
 //! Which entries members have in flight is known to the dispatcher only, not here: an entry whose time has passed expires, and the
 //! oldest is discarded, also while a member has it. The later acknowledgement then finds nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::apply::Scope;
-use super::command::{Assignment, QueueStep};
+use super::command::{Assignment, DeclareCommand, QueueStep};
 use super::enqueue::walk;
-use super::event::OutboxEvent;
+use super::event::{Event, OutboxEvent};
 use super::expiry::DueKey;
+use super::ids::NodeId;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Group, Queue, QueueEntry, QueueHead};
 use super::state::State;
@@ -45,6 +47,9 @@ impl State {
         if pushed != Pushed::Refused {
             self.due.change(before_ms, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
             scope.tell_group_queued(id);
+            if group.queue.became_nearly_full(&group.queue_head) {
+                self.filling = Some(QueueOwner::Group(id.clone()));
+            }
         }
         self.settle_push(scope, pushed, (message, qos), || QueueOwner::Group(id.clone()));
     }
@@ -59,15 +64,14 @@ impl State {
 
     /// Hands entries over to members' sessions; what is gone meanwhile (expired, discarded) is not handed over.
     pub(super) fn assign_shared(&mut self, scope: &mut Scope, id: &GroupId, assignments: &[Assignment]) {
-        let Some(group) = self.groups.get(id) else { return };
         let mut steps = Vec::with_capacity(assignments.len());
         let mut events = Vec::with_capacity(assignments.len());
         for assignment in assignments {
-            let entry = group.queue.find(assignment.seq).and_then(|index| group.queue.entries.get(index));
-            let Some(message) = entry.and_then(|entry| entry.message.clone()) else { continue };
+            let Some(message) = self.message_of_group(id, assignment.seq) else { continue };
             steps.push((assignment.seq, QueueStep::Completed));
-            events.push(OutboxEvent::Assigned {
+            events.push(OutboxEvent::AssignedFrom {
                 client: assignment.client.clone(),
+                group: id.clone(),
                 message,
                 retain: assignment.retain,
                 subscription_ids: assignment.subscription_ids.clone(),
@@ -79,9 +83,54 @@ impl State {
         }
     }
 
+    /// Queues again what a member did not get, behind what waits. A queue that is gone, with all its members, takes nothing back.
+    pub(super) fn take_back(&mut self, scope: &mut Scope, id: &GroupId, message: &Arc<Message>) {
+        let Some(group) = self.groups.get(id) else { return };
+        let (limit, discard_oldest) = (group.queue_head.limit, group.queue_head.discard_oldest);
+        self.enqueue_for_group(scope, id, (u32::MAX, discard_oldest), message, QueueEntry::for_group(message));
+        if let Some(group) = self.groups.get_mut(id) {
+            group.queue_head.limit = limit;
+        }
+    }
+
+    /// Takes over what a node declares in this shard. A queue is there from then on.
+    pub(super) fn declare(&mut self, scope: &mut Scope, declare: &DeclareCommand) {
+        let node = declare.node;
+        let withdrawn = |(id, nodes): (&GroupId, &BTreeSet<NodeId>)| {
+            (nodes.contains(&node) && !declare.groups.contains(id)).then(|| id.clone())
+        };
+        let withdrawn: Vec<GroupId> = self.declared.iter().filter_map(withdrawn).collect();
+        for id in withdrawn {
+            let Some(nodes) = self.declared.get_mut(&id) else { continue };
+            nodes.remove(&node);
+            let is_last = nodes.is_empty();
+            self.dirty.mark(RecordKey::Declared(id.clone()));
+            if is_last {
+                self.declared.remove(&id);
+                scope.tell(Event::GroupDeclared { group: id, declared: false });
+            }
+        }
+        for id in &declare.groups {
+            let nodes = self.declared.entry(id.clone()).or_default();
+            let is_first = nodes.is_empty();
+            if !nodes.insert(node) {
+                continue;
+            }
+            self.dirty.mark(RecordKey::Declared(id.clone()));
+            if is_first {
+                scope.tell(Event::GroupDeclared { group: id.clone(), declared: true });
+            }
+            if !self.groups.contains_key(id) {
+                let queue_head = QueueHead::new(declare.queue_limit, declare.discard_oldest);
+                self.groups.insert(id.clone(), Group { queue: Queue::default(), queue_head });
+                self.dirty.mark(RecordKey::Group(id.clone()));
+            }
+        }
+    }
+
     /// Removes a shared subscription's queue; what it holds is not reported.
     pub(super) fn remove_group(&mut self, scope: &mut Scope, id: &GroupId, next_seq: u64) {
-        if self.groups.get(id).is_none_or(|group| group.queue_head.next_seq != next_seq) {
+        if self.declared.contains_key(id) || self.groups.get(id).is_none_or(|group| group.queue_head.next_seq != next_seq) {
             return;
         }
         let Some(group) = self.groups.remove(id) else { return };
@@ -89,8 +138,9 @@ impl State {
         self.queued_count -= group.queue.entries.len();
         self.dirty.mark(RecordKey::Group(id.clone()));
         for entry in &group.queue.entries {
-            self.dirty.mark(RecordKey::Entry(QueueOwner::Group(id.clone()), entry.seq));
+            self.dirty.mark(RecordKey::Entry(QueueOwner::Group(id.clone()), entry.seq()));
         }
+        self.ahead.forget(&QueueOwner::Group(id.clone()));
         scope.tell_group_removed(id.clone());
     }
 }

@@ -27,6 +27,17 @@ pub enum MetaCommand {
     NodeDown { node: NodeId, incarnation: Incarnation },
     /// A node left for good.
     NodeRemoved { node: NodeId },
+    /// All members speak this version: what it brought may be used.
+    Raise { level: u16 },
+}
+
+impl MetaCommand {
+    /// The level of the cluster from which on it may be proposed; raising needs that all members know it, and nothing else.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::NodeUp { .. } | Self::NodeDown { .. } | Self::NodeRemoved { .. } | Self::Raise { .. } => 2,
+        }
+    }
 }
 
 /// What changed.
@@ -50,6 +61,9 @@ pub enum MetaEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct MetaState {
     pub members: BTreeMap<NodeId, Member>,
+    /// The version all members are known to speak; 0 where that was never written. A record of its own: this one's encoding was released.
+    #[serde(skip)]
+    pub level: u16,
 }
 
 impl MetaState {
@@ -58,6 +72,10 @@ impl MetaState {
         match command {
             MetaCommand::NodeUp { node, member } => self.node_up(*node, member),
             MetaCommand::NodeDown { node, incarnation } => self.node_down(*node, *incarnation),
+            MetaCommand::Raise { level } => {
+                self.level = self.level.max(*level);
+                Vec::new()
+            }
             MetaCommand::NodeRemoved { node } => match self.members.remove(node) {
                 Some(gone) if gone.alive => {
                     vec![MetaEvent::Down { node: *node, incarnation: gone.incarnation }, MetaEvent::Removed { node: *node }]

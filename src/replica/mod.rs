@@ -6,7 +6,9 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod apply;
+mod assigned;
 pub mod body;
+pub mod cold;
 pub mod command;
 mod connect;
 mod digest;
@@ -18,6 +20,7 @@ mod expiry;
 pub mod fuzz;
 mod group;
 pub mod ids;
+pub mod look;
 pub mod meta;
 mod outbox;
 mod qos2;
@@ -27,6 +30,7 @@ mod retain;
 pub mod retained;
 pub mod session;
 mod sessions;
+pub mod slot;
 pub mod state;
 mod stored_queue;
 mod subscribe;
@@ -34,7 +38,11 @@ mod subscribe;
 #[cfg(test)]
 mod apply_test;
 #[cfg(test)]
+mod assigned_test;
+#[cfg(test)]
 mod body_test;
+#[cfg(test)]
+mod cold_test;
 #[cfg(test)]
 mod connect_test;
 #[cfg(test)]
@@ -47,9 +55,11 @@ mod record_test;
 #[cfg_attr(not(test), allow(dead_code))]
 mod testing;
 
+pub use cold::{ReadError, StoredRecords};
 pub use command::{Batch, Command, ConnectCommand, Proposal, Target};
 pub use event::{Event, OutboxEvent, Outcome, Position};
 pub use ids::{ConnectionRef, Incarnation, NodeId, ShardId};
+pub use look::{Fetch, Found, Look};
 pub use record_key::is_queue_entry;
 pub use state::State;
 pub use stored_queue::IN_FLIGHT_MAX;

@@ -242,7 +242,7 @@ fn a_qos2_entry_of_a_shared_subscription_is_assigned_to_its_member_once() {
     let assignment = Assignment { seq: 1, client: "c".into(), retain: false, subscription_ids: [7].into_iter().collect() };
     let assign = Command::AssignShared { group: id, assignments: vec![assignment] };
     assert_eq!(outbox_of(&bench.run(assign.clone()).1), ["assign t to c"]);
-    let OutboxEvent::Assigned { message, subscription_ids, .. } = &*last_outbox(&bench) else { panic!() };
+    let OutboxEvent::AssignedFrom { message, subscription_ids, .. } = &*last_outbox(&bench) else { panic!() };
     assert_eq!((message, &subscription_ids[..]), (&qos2, &[7][..]));
     assert_eq!(bench.state.queued_count(), 0);
     assert_eq!(outbox_of(&bench.run(assign).1), [""; 0], "the entry is gone");
@@ -380,7 +380,7 @@ fn messages_of_retained_origin_have_a_limit_of_their_own() {
     assert_eq!(queue.push(&mut head, entry.clone()), Pushed::Refused);
     head.discard_oldest = true;
     let pushed = queue.push(&mut head, entry);
-    assert!(matches!(pushed, Pushed::QueuedInstead { seq: 100_001, discarded } if discarded.seq == 1));
+    assert!(matches!(pushed, Pushed::QueuedInstead { seq: 100_001, discarded } if discarded.seq() == 1));
     assert_eq!((queue.entries.len(), queue.retained_count), (100_000, 100_000));
 }
 

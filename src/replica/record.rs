@@ -19,9 +19,10 @@ use super::event::OutboxEvent;
 use super::expiry::DueKey;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Group, Queue, QueueEntry, QueueHead, Session};
+use super::slot::Slot;
 use super::state::{Head, State};
 use super::stored_queue::IN_FLIGHT_MAX;
-use crate::mqtt::Message;
+use crate::mqtt::{GroupId, Message};
 
 /// A record of the state as it is stored and sent in snapshots: key and value, both versioned encodings.
 pub type Record = (Vec<u8>, Vec<u8>);
@@ -70,17 +71,22 @@ impl DirtyRecords {
             self.mark(RecordKey::Received(client.clone(), *packet_id));
         }
         for entry in &session.queue.entries {
-            self.mark(RecordKey::Entry(QueueOwner::Session(client.clone()), entry.seq));
+            self.mark(RecordKey::Entry(QueueOwner::Session(client.clone()), entry.seq()));
         }
     }
 }
 
 impl State {
     /// Records changed since the last call, in key order: `None` = deleted. Written in one atomic batch with the applied index.
-    /// To be called now and then also where nothing is stored: the marks of what changed pile up until then.
+    /// To be called now and then also where nothing is stored: the marks of what changed pile up until then. Over a disk `written` is to be
+    /// called once that is done.
     pub fn take_changes(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         self.settle_bodies();
         let keys = std::mem::take(&mut self.dirty.keys);
+        if self.cold.is_some() {
+            let entry = |key: &RecordKey| if let RecordKey::Entry(owner, seq) = key { Some((owner.clone(), *seq)) } else { None };
+            self.fresh.extend(keys.iter().filter_map(entry));
+        }
         let mut changes: Vec<_> = keys.iter().map(|key| (key.encode(), self.value(key))).collect();
         changes.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         changes
@@ -110,9 +116,13 @@ impl State {
         let groups = self.groups.iter().map(|(id, group)| (RecordKey::Group(id.clone()).encode(), encode(group)));
         let group_entries =
             self.groups.iter().flat_map(|(id, group)| self.entry_records(&group.queue, QueueOwner::Group(id.clone())));
-        let retained = self.retained_topics.iter().filter_map(|topic| {
-            let message = self.retained.get(topic)?;
-            Some((RecordKey::Retained(topic.clone()).encode(), self.retained_value(message)))
+        let assigned = self.assigned.iter().flat_map(|(client, groups)| {
+            groups.iter().map(|(seq, group)| (RecordKey::Assigned(client.clone(), *seq).encode(), encode(group)))
+        });
+        let declared = self.declared.iter().map(|(id, nodes)| (RecordKey::Declared(id.clone()).encode(), encode(nodes)));
+        let retained = self.retained.iter().map(|message| {
+            let key = RecordKey::Retained(message.topic.clone());
+            (key.encode(), self.retained_value(message))
         });
         let outbox = self.outbox.iter().map(|(position, event)| (RecordKey::Outbox(*position).encode(), self.event_value(event)));
         Box::new(
@@ -122,8 +132,10 @@ impl State {
                 .chain(subscriptions)
                 .chain(received)
                 .chain(entries)
+                .chain(assigned)
                 .chain(groups)
                 .chain(group_entries)
+                .chain(declared)
                 .chain(retained)
                 .chain(outbox),
         )
@@ -136,14 +148,16 @@ impl State {
             RecordKey::Head => self.head = decode::<Head>(key, value)?,
             RecordKey::BodyPart(id, ordinal) => {
                 let (bytes_total, part) = decode_part(key, value)?;
-                self.bodies.load(id, ordinal, bytes_total, part).map_err(|what| damaged(key, what))?;
+                self.bodies.load((id, ordinal), bytes_total, part, self.cold.is_some()).map_err(|what| damaged(key, what))?;
             }
             RecordKey::Session(client) => {
                 let session: Session = decode(key, value)?;
                 if session.client != client {
                     return Err(damaged(key, "it names another client"));
                 }
-                self.sessions.insert(session);
+                // `finish_load` lets expire what may.
+                let queue = Queue { shielded: usize::MAX, ..Queue::default() };
+                self.sessions.insert(Session { queue, ..session });
             }
             RecordKey::QueueHead(client) => self.owner(key, &client)?.queue_head = decode::<QueueHead>(key, value)?,
             RecordKey::Subscription(client, filter) => {
@@ -158,18 +172,24 @@ impl State {
                 self.owner(key, &client)?.received.insert(packet_id);
             }
             RecordKey::Entry(QueueOwner::Session(client), seq) => {
-                let entry: QueueEntry = self.decode_with_body(key, value, |entry: &mut QueueEntry| entry.message.as_mut())?;
-                check_seq(key, &entry, seq)?;
-                load_entry(&mut self.owner(key, &client)?.queue, key, entry)?;
+                let slot = self.load_slot(key, value, seq)?;
+                load_entry(&mut self.owner(key, &client)?.queue, key, slot)?;
+            }
+            RecordKey::Assigned(client, seq) => {
+                self.owner(key, &client)?;
+                let group: GroupId = decode(key, value)?;
+                self.assigned.entry(client).or_default().insert(seq, group);
+            }
+            RecordKey::Declared(id) => {
+                self.declared.insert(id, decode(key, value)?);
             }
             RecordKey::Group(id) => {
                 self.groups.insert(id, decode::<Group>(key, value)?);
             }
             RecordKey::Entry(QueueOwner::Group(id), seq) => {
-                let entry: QueueEntry = self.decode_with_body(key, value, |entry: &mut QueueEntry| entry.message.as_mut())?;
-                check_seq(key, &entry, seq)?;
+                let slot = self.load_slot(key, value, seq)?;
                 let group = self.groups.get_mut(&id).ok_or_else(|| damaged(key, "its group is missing"))?;
-                load_entry(&mut group.queue, key, entry)?;
+                load_entry(&mut group.queue, key, slot)?;
             }
             RecordKey::Retained(topic) => {
                 let message: Arc<Message> = self.decode_with_body(key, value, |message: &mut Arc<Message>| Some(message))?;
@@ -177,7 +197,6 @@ impl State {
                     return Err(damaged(key, "it names another topic"));
                 }
                 self.retained.insert(message);
-                self.retained_topics.insert(topic);
             }
             RecordKey::Outbox(position) => {
                 if self.outbox.back().is_some_and(|(last, _)| *last >= position) {
@@ -192,7 +211,9 @@ impl State {
 
     /// Rebuilds what is derived (due times, counts, connections by node).
     pub fn finish_load(&mut self) {
-        self.bodies.finish_load();
+        if let Err(error) = self.bodies.finish_load(self.cold.as_ref()) {
+            self.fail(error);
+        }
         self.connected.clear();
         self.due = super::expiry::DueTimes::default();
         self.queued_count = 0;
@@ -217,9 +238,8 @@ impl State {
             self.due.change(None, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
             self.queued_count += group.queue.entries.len();
         }
-        for topic in &self.retained_topics {
-            let due_ms = self.retained.get(topic).and_then(|message| message.expires_at_ms());
-            self.due.change(None, due_ms, || DueKey::Retained(topic.clone()));
+        for message in self.retained.iter() {
+            self.due.change(None, message.expires_at_ms(), || DueKey::Retained(message.topic.clone()));
         }
     }
 
@@ -232,16 +252,22 @@ impl State {
         match key {
             RecordKey::Head => Some(encode(&self.head)),
             RecordKey::BodyPart(id, ordinal) => {
-                let (bytes_total, part) = self.bodies.part(*id, *ordinal)?;
+                let Some((bytes_total, part)) = self.bodies.part(*id, *ordinal) else {
+                    return if self.bodies.is_stored(*id, *ordinal) { self.stored_value(key) } else { None };
+                };
                 Some([&[FORMAT][..], &bytes_total.to_be_bytes(), part].concat())
             }
             RecordKey::Session(client) => self.sessions.get(client).map(encode),
             RecordKey::QueueHead(client) => self.sessions.get(client).map(|session| encode(&session.queue_head)),
             RecordKey::Subscription(client, filter) => self.sessions.get(client)?.subscriptions.get(filter).map(encode),
             RecordKey::Received(client, packet_id) => self.sessions.get(client)?.received.get(packet_id).map(|_| encode(&())),
+            RecordKey::Assigned(client, seq) => self.assigned.get(client)?.get(seq).map(encode),
+            RecordKey::Declared(id) => self.declared.get(id).map(encode),
             RecordKey::Group(id) => self.groups.get(id).map(encode),
-            RecordKey::Entry(QueueOwner::Session(client), seq) => self.entry_value(&self.sessions.get(client)?.queue, *seq),
-            RecordKey::Entry(QueueOwner::Group(id), seq) => self.entry_value(&self.groups.get(id)?.queue, *seq),
+            RecordKey::Entry(owner, seq) => {
+                let queue = self.queue_of(owner)?;
+                self.slot_value(key, queue.entries.get(queue.find(*seq)?)?)
+            }
             RecordKey::Retained(topic) => self.retained.get(topic).map(|message| self.retained_value(message)),
             RecordKey::Outbox(position) => {
                 let index = self.outbox.binary_search_by_key(position, |(position, _)| *position).ok()?;
@@ -251,11 +277,17 @@ impl State {
     }
 
     fn entry_records<'a>(&'a self, queue: &'a Queue, owner: QueueOwner) -> impl Iterator<Item = Record> + 'a {
-        queue.entries.iter().map(move |entry| (RecordKey::Entry(owner.clone(), entry.seq).encode(), self.queued_value(entry)))
+        queue.entries.iter().filter_map(move |slot| {
+            let key = RecordKey::Entry(owner.clone(), slot.seq());
+            Some((key.encode(), self.slot_value(&key, slot)?))
+        })
     }
 
-    fn entry_value(&self, queue: &Queue, seq: u64) -> Option<Vec<u8>> {
-        queue.find(seq).and_then(|index| queue.entries.get(index)).map(|entry| self.queued_value(entry))
+    fn slot_value(&self, key: &RecordKey, slot: &Slot) -> Option<Vec<u8>> {
+        match slot.entry() {
+            Some(entry) => Some(self.queued_value(&entry)),
+            None => self.stored_value(key),
+        }
     }
 
     fn queued_value(&self, entry: &QueueEntry) -> Vec<u8> {
@@ -289,6 +321,23 @@ impl State {
         Some((id, with_payload(message, Bytes::new())))
     }
 
+    /// An entry of a queue that is on disk.
+    fn load_slot(&mut self, key: &[u8], value: &[u8], seq: u64) -> Result<Slot, RecordError> {
+        let slot = if self.cold.is_some() {
+            let (entry, body) = decode_entry(key, value)?;
+            if let Some(id) = body {
+                if !self.bodies.is_complete(id) {
+                    return Err(damaged(key, BODY_MISSING));
+                }
+                self.bodies.load_reference(RecordKey::decode(key).map_err(|what| damaged(key, what))?, id);
+            }
+            Slot::stub_of(&entry)
+        } else {
+            Slot::new(self.decode_with_body(key, value, |entry: &mut QueueEntry| entry.message.as_mut())?)
+        };
+        if slot.seq() == seq { Ok(slot) } else { Err(damaged(key, "it has another sequence number")) }
+    }
+
     /// Decodes a record whose message may have its payload in a body.
     fn decode_with_body<T: DeserializeOwned>(
         &mut self,
@@ -296,18 +345,11 @@ impl State {
         value: &[u8],
         message: impl FnOnce(&mut T) -> Option<&mut Arc<Message>>,
     ) -> Result<T, RecordError> {
-        let rest = match value.split_first() {
-            Some((&FORMAT_WITH_BODY, rest)) => rest,
-            Some((&found, _)) if found > FORMAT_WITH_BODY => {
-                return Err(RecordError::NewerFormat { key: shown(key), found, known: FORMAT_WITH_BODY });
-            }
-            _ => return decode(key, value),
-        };
-        let (id, fields) = rest.split_at_checked(BodyId::BYTES).ok_or_else(|| damaged(key, "it is too short"))?;
-        let id = BodyId::decode(id).ok_or_else(|| damaged(key, "it is too short"))?;
-        let payload = self.bodies.payload(id).ok_or_else(|| damaged(key, "its payload is missing or incomplete"))?;
-        let mut decoded: T = decode_fields(key, fields)?;
-        let message = message(&mut decoded).ok_or_else(|| damaged(key, "it has a payload and no message"))?;
+        let (mut decoded, id) = decode_apart::<T>(key, value)?;
+        let Some(id) = id else { return Ok(decoded) };
+        let payload = self.bodies.payload(id, self.cold.as_ref()).map_err(|error| damaged(key, error))?;
+        let payload = payload.ok_or_else(|| damaged(key, BODY_MISSING))?;
+        let message = message(&mut decoded).ok_or_else(|| damaged(key, NO_MESSAGE))?;
         *message = with_payload(message, payload);
         let parsed = RecordKey::decode(key).map_err(|what| damaged(key, what))?;
         self.bodies.load_reference(parsed, id);
@@ -315,12 +357,31 @@ impl State {
     }
 }
 
-fn check_seq(key: &[u8], entry: &QueueEntry, seq: u64) -> Result<(), RecordError> {
-    if entry.seq == seq { Ok(()) } else { Err(damaged(key, "it has another sequence number")) }
+const BODY_MISSING: &str = "its payload is missing or incomplete";
+const NO_MESSAGE: &str = "it has a payload and no message";
+
+/// An entry of a queue, and the body that its payload is in: the message has none then.
+pub(super) fn decode_entry(key: &[u8], value: &[u8]) -> Result<(QueueEntry, Option<BodyId>), RecordError> {
+    let (entry, body) = decode_apart::<QueueEntry>(key, value)?;
+    if body.is_some() && entry.message.is_none() { Err(damaged(key, NO_MESSAGE)) } else { Ok((entry, body)) }
 }
 
-fn load_entry(queue: &mut Queue, key: &[u8], entry: QueueEntry) -> Result<(), RecordError> {
-    if queue.entries.back().is_some_and(|last| last.seq >= entry.seq) {
+/// The fields of a record, and the body that it refers to.
+fn decode_apart<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<(T, Option<BodyId>), RecordError> {
+    let rest = match value.split_first() {
+        Some((&FORMAT_WITH_BODY, rest)) => rest,
+        Some((&found, _)) if found > FORMAT_WITH_BODY => {
+            return Err(RecordError::NewerFormat { key: shown(key), found, known: FORMAT_WITH_BODY });
+        }
+        _ => return Ok((decode(key, value)?, None)),
+    };
+    let (id, fields) = rest.split_at_checked(BodyId::BYTES).ok_or_else(|| damaged(key, "it is too short"))?;
+    let id = BodyId::decode(id).ok_or_else(|| damaged(key, "it is too short"))?;
+    Ok((decode_fields(key, fields)?, Some(id)))
+}
+
+fn load_entry(queue: &mut Queue, key: &[u8], entry: Slot) -> Result<(), RecordError> {
+    if queue.entries.back().is_some_and(|last| last.seq() >= entry.seq()) {
         return Err(damaged(key, "it is out of order"));
     }
     queue.append(entry);
@@ -345,7 +406,7 @@ fn encode_with_body<T: Serialize>(id: BodyId, value: &T) -> Vec<u8> {
 }
 
 /// The length of the whole, and the bytes.
-fn decode_part<'a>(key: &[u8], value: &'a [u8]) -> Result<(u64, &'a [u8]), RecordError> {
+pub(super) fn decode_part<'a>(key: &[u8], value: &'a [u8]) -> Result<(u64, &'a [u8]), RecordError> {
     match value.split_first() {
         Some((&FORMAT, rest)) => {
             let (bytes_total, part) = rest.split_first_chunk().ok_or_else(|| damaged(key, "it is too short"))?;

@@ -27,8 +27,12 @@ pub(super) enum RecordKey {
     QueueHead(ByteString),
     Subscription(ByteString, SubscriptionFilter),
     Received(ByteString, u16),
+    /// The group that an entry of a session's queue was assigned from.
+    Assigned(ByteString, u64),
     Group(GroupId),
     Entry(QueueOwner, u64),
+    /// The nodes that declare a shared subscription.
+    Declared(GroupId),
     Retained(ByteString),
     Outbox(Position),
 }
@@ -40,8 +44,10 @@ const QUEUE_HEAD: u8 = 0x11;
 const SUBSCRIPTION: u8 = 0x12;
 const RECEIVED: u8 = 0x13;
 const SESSION_ENTRY: u8 = 0x14;
+const ASSIGNED: u8 = 0x15;
 const GROUP: u8 = 0x20;
 const GROUP_ENTRY: u8 = 0x21;
+const DECLARED: u8 = 0x22;
 const RETAINED: u8 = 0x30;
 const OUTBOX: u8 = 0x40;
 
@@ -67,7 +73,9 @@ impl RecordKey {
             }
             Self::Received(client, packet_id) => joined(RECEIVED, &[client.as_ref(), &packet_id.to_be_bytes()]),
             Self::Entry(QueueOwner::Session(client), seq) => joined(SESSION_ENTRY, &[client.as_ref(), &seq.to_be_bytes()]),
+            Self::Assigned(client, seq) => joined(ASSIGNED, &[client.as_ref(), &seq.to_be_bytes()]),
             Self::Group(GroupId { share, filter }) => joined(GROUP, &[&length(share), share.as_ref(), filter.as_ref()]),
+            Self::Declared(GroupId { share, filter }) => joined(DECLARED, &[&length(share), share.as_ref(), filter.as_ref()]),
             Self::Entry(QueueOwner::Group(GroupId { share, filter }), seq) => {
                 joined(GROUP_ENTRY, &[&length(share), share.as_ref(), filter.as_ref(), &seq.to_be_bytes()])
             }
@@ -103,7 +111,12 @@ impl RecordKey {
                 let (client, seq) = rest.split_last_chunk().ok_or(SHORT)?;
                 Self::Entry(QueueOwner::Session(name(client)?), u64::from_be_bytes(*seq))
             }
+            ASSIGNED => {
+                let (client, seq) = rest.split_last_chunk().ok_or(SHORT)?;
+                Self::Assigned(name(client)?, u64::from_be_bytes(*seq))
+            }
             GROUP => Self::Group(group(rest)?),
+            DECLARED => Self::Declared(group(rest)?),
             GROUP_ENTRY => {
                 let (id, seq) = rest.split_last_chunk().ok_or(SHORT)?;
                 Self::Entry(QueueOwner::Group(group(id)?), u64::from_be_bytes(*seq))

@@ -44,6 +44,8 @@ fn keys_are_read_back_as_they_were_written() {
         RecordKey::Group(group("g", "t")),
         RecordKey::Entry(QueueOwner::Session("c".into()), u64::MAX),
         RecordKey::Entry(QueueOwner::Group(group("g", "t")), 0x6162),
+        RecordKey::Assigned("c".into(), 0x6162),
+        RecordKey::Declared(group("g", "t")),
         RecordKey::Retained("t".into()),
         RecordKey::Outbox(Position { index: 1, ordinal: 2 }),
     ];

@@ -19,9 +19,6 @@ impl State {
             return;
         }
         let former = self.retained.insert(message.clone());
-        if former.is_none() {
-            self.retained_topics.insert(topic.clone());
-        }
         let former_due_ms = former.and_then(|former| former.expires_at_ms());
         self.due.change(former_due_ms, message.expires_at_ms(), || DueKey::Retained(topic.clone()));
         self.dirty.mark(RecordKey::Retained(topic.clone()));
@@ -29,7 +26,6 @@ impl State {
 
     pub(super) fn remove_retained(&mut self, topic: &ByteString) {
         let Some(former) = self.retained.remove(topic) else { return };
-        self.retained_topics.remove(topic);
         self.due.change(former.expires_at_ms(), None, || DueKey::Retained(topic.clone()));
         self.dirty.mark(RecordKey::Retained(topic.clone()));
     }

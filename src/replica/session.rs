@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
 use super::command::{SubscriptionRecord, WillRecord};
 use super::ids::ConnectionRef;
+use super::slot::Slot;
 use crate::mqtt::{Message, QoS, SubscriptionFilter, SubscriptionIds};
 use crate::signal::ConnectionFacts;
 
@@ -76,7 +78,8 @@ impl Default for QueueHead {
 /// A queue's entries in `seq` order, with gaps where the middle was acknowledged.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Queue {
-    pub entries: VecDeque<QueueEntry>,
+    /// In memory, or only what the shard decides by (see `cold`).
+    pub entries: VecDeque<Slot>,
     /// Entries of retained origin, which have their own limit.
     pub retained_count: u32,
     /// (expiry, `seq`) of the entries the shard may expire: those that have an expiry and are not shielded.
@@ -85,9 +88,34 @@ pub struct Queue {
     pub(super) shielded: usize,
     /// `QueueHead::sent_seq` as expiry is to see it: a QoS 2 message once sent is sent again, expired or not [MQTT-4.3.3-7].
     pub(super) begun_seq: u64,
+    pub(super) id: QueueId,
 }
 
-/// One queued message.
+/// Tells a queue from others that its owner had before, in this process: their entries have the same numbers. No part of the state.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueueId(u64);
+
+static QUEUES_MADE: AtomicU64 = AtomicU64::new(0);
+
+impl QueueId {
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for QueueId {
+    fn default() -> Self {
+        Self(QUEUES_MADE.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl PartialEq for QueueId {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// One queued message, whole, as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueEntry {
     pub seq: u64,
@@ -97,6 +125,20 @@ pub struct QueueEntry {
     pub subscription_ids: SubscriptionIds,
     /// `None` after PUBREC: only PUBREL is still to be exchanged.
     pub message: Option<Arc<Message>>,
+}
+
+impl QueueEntry {
+    /// An entry of a shared subscription's queue: options and granted QoS are the receiving member's, and applied when there is one.
+    pub(super) fn for_group(message: &Arc<Message>) -> Self {
+        Self {
+            seq: 0,
+            qos: message.qos,
+            retain: message.retain,
+            retained_origin: false,
+            subscription_ids: SubscriptionIds::new(),
+            message: Some(message.clone()),
+        }
+    }
 }
 
 /// A shared subscription's queue.

@@ -1,18 +1,20 @@
 //! The state of one shard and what may be read of it. How it changes is in `apply` and the files it calls, one for each role.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
 use super::body::Bodies;
+use super::cold::{Ahead, Cold, ReadError};
 use super::event::{OutboxEvent, Position};
 use super::expiry::DueTimes;
 use super::ids::{Incarnation, NodeId, ShardId};
 use super::record::DirtyRecords;
+use super::record_key::QueueOwner;
 use super::retained::RetainedTree;
-use super::session::{Group, QueueEntry, Session};
+use super::session::{Group, Session};
 use super::sessions::{ClientSet, Sessions};
 use crate::mqtt::{GroupId, Message};
 
@@ -25,6 +27,10 @@ pub struct State {
     pub(super) head: Head,
     pub(super) sessions: Sessions,
     pub(super) groups: BTreeMap<GroupId, Group>,
+    /// Shared subscriptions that have a queue without members too, and the nodes that say so.
+    pub(super) declared: BTreeMap<GroupId, BTreeSet<NodeId>>,
+    /// Entries of connected sessions' queues that came from shared subscriptions, by client and `seq`.
+    pub(super) assigned: BTreeMap<ByteString, BTreeMap<u64, GroupId>>,
     pub(super) retained: RetainedTree,
     pub(super) outbox: VecDeque<(Position, Arc<OutboxEvent>)>,
     /// Large payloads of the messages in the above.
@@ -32,8 +38,6 @@ pub struct State {
 
     // Derived from the above; rebuilt by `finish_load`.
     pub(super) connected: BTreeMap<(NodeId, Incarnation), ClientSet>,
-    /// All topics of `retained`, in order.
-    pub(super) retained_topics: BTreeSet<ByteString>,
     /// Messages in `outbox` that their topics' shards will retain.
     pub(super) to_retain: VecDeque<(Position, Arc<Message>)>,
     pub(super) due: DueTimes,
@@ -42,6 +46,17 @@ pub struct State {
 
     /// What `take_changes` has to write.
     pub(super) dirty: DirtyRecords,
+
+    /// The disk; `None`: everything is in memory.
+    pub(super) cold: Option<Cold>,
+    /// Entries of queues in the changes that `take_changes` gave last.
+    pub(super) fresh: Vec<(QueueOwner, u64)>,
+    /// Sessions whose connections ended since the last `written`.
+    pub(super) left: Vec<ByteString>,
+    pub(super) ahead: Ahead,
+    /// The queue that last became nearly full.
+    pub(super) filling: Option<QueueOwner>,
+    pub(super) failure: OnceLock<ReadError>,
 }
 
 /// The part of the state that belongs to no client, topic or group: small, written with each entry.
@@ -74,22 +89,30 @@ impl NodeProgress {
 }
 
 impl State {
+    /// A state that is in memory as a whole; `over` makes one over a disk.
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
             head: Head::default(),
             sessions: Sessions::default(),
             groups: BTreeMap::new(),
+            declared: BTreeMap::new(),
+            assigned: BTreeMap::new(),
             retained: RetainedTree::default(),
             outbox: VecDeque::new(),
             bodies: Bodies::default(),
             connected: BTreeMap::new(),
-            retained_topics: BTreeSet::new(),
             to_retain: VecDeque::new(),
             due: DueTimes::default(),
             queued_count: 0,
             subscription_count: 0,
             dirty: DirtyRecords::default(),
+            cold: None,
+            fresh: Vec::new(),
+            left: Vec::new(),
+            ahead: Ahead::default(),
+            filling: None,
+            failure: OnceLock::new(),
         }
     }
 
@@ -124,24 +147,28 @@ impl State {
         Box::new(self.groups.iter())
     }
 
-    /// Up to `max` queue entries of a session with `seq > after`, in order.
-    pub fn queue_after(&self, client: &str, after: u64, max: usize) -> Vec<QueueEntry> {
-        self.sessions.get(client).map_or_else(Vec::new, |session| session.queue.after(after, max))
+    /// Shared subscriptions that are declared, with the nodes that declare them.
+    pub fn declared(&self) -> impl Iterator<Item = (&GroupId, &BTreeSet<NodeId>)> {
+        self.declared.iter()
+    }
+
+    pub fn is_declared(&self, group: &GroupId) -> bool {
+        self.declared.contains_key(group)
     }
 
     /// Entries of a session's queue up to `seq`: those a connection that was handed everything up to it has not acknowledged.
     pub fn handed_out(&self, client: &str, seq: u64) -> usize {
-        self.sessions.get(client).map_or(0, |session| session.queue.entries.partition_point(|entry| entry.seq <= seq))
-    }
-
-    /// Up to `max` entries of a shared subscription's queue with `seq > after`, in order.
-    pub fn group_queue_after(&self, group: &GroupId, after: u64, max: usize) -> Vec<QueueEntry> {
-        self.groups.get(group).map_or_else(Vec::new, |group| group.queue.after(after, max))
+        self.sessions.get(client).map_or(0, |session| session.queue.entries.partition_point(|entry| entry.seq() <= seq))
     }
 
     /// Retained messages of this shard whose topic matches `filter`, none expired at `now_ms`.
     pub fn retained_matching(&self, filter: &str, now_ms: u64) -> Vec<Arc<Message>> {
         self.retained.matching(filter).filter(|message| !message.is_expired(now_ms)).cloned().collect()
+    }
+
+    /// Bytes of the message retained for a topic, as `Message::size_bytes` counts them.
+    pub fn retained_size(&self, topic: &str) -> Option<usize> {
+        self.retained.get(topic).map(|message| message.size_bytes())
     }
 
     pub fn retained_count(&self) -> usize {
@@ -158,6 +185,14 @@ impl State {
         self.queued_count
     }
 
+    /// The owner of a queue that became nearly full since the last call: a client id, or `$share/<name>/<filter>`. The last, if several did.
+    pub fn take_filling(&mut self) -> Option<ByteString> {
+        self.filling.take().map(|owner| match owner {
+            QueueOwner::Session(client) => client,
+            QueueOwner::Group(group) => group.full(),
+        })
+    }
+
     pub fn subscription_count(&self) -> usize {
         self.subscription_count
     }
@@ -172,6 +207,11 @@ impl State {
     pub fn to_retain_after(&self, after: Position) -> Vec<(Position, Arc<Message>)> {
         let start = self.to_retain.partition_point(|(position, _)| *position <= after);
         self.to_retain.range(start..).cloned().collect()
+    }
+
+    /// How many there are in the whole outbox.
+    pub fn to_retain_count(&self) -> usize {
+        self.to_retain.len()
     }
 
     /// How far this shard has taken another's outbox (or its own).
@@ -195,6 +235,11 @@ impl State {
             Some(progress) if progress.incarnation == incarnation => progress.last_seq,
             Some(_) | None => 0,
         }
+    }
+
+    /// Connections here, of each node that has some.
+    pub fn connections_by_node(&self) -> Vec<(NodeId, u64)> {
+        self.connected.iter().map(|((node, _), clients)| (*node, clients.len() as u64)).collect()
     }
 
     /// Node incarnations that have connections here, to find those of dead ones.

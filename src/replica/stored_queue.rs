@@ -1,6 +1,7 @@
 //! What can be done to a stored queue: push with limits, take out, shield what may be in flight. Plain data, no reports.
 
 use super::session::{Queue, QueueEntry, QueueHead};
+use super::slot::Slot;
 use crate::mqtt::QoS;
 
 /// The largest send window of a client (spec/hivemq.md 2.5). Entries are sent in order, so what is in flight lies among the first
@@ -9,6 +10,9 @@ pub const IN_FLIGHT_MAX: usize = 50;
 
 /// Limit of entries of retained origin in one queue (spec/hivemq.md 2.2).
 pub(super) const RETAINED_ORIGIN_MAX: usize = 100_000;
+
+/// Places below which a queue gives no room back.
+const SPARE_MIN: usize = 256;
 
 /// What became of a pushed entry.
 #[derive(Debug, PartialEq)]
@@ -19,7 +23,7 @@ pub(super) enum Pushed {
     /// Queued, and the oldest that could go went.
     QueuedInstead {
         seq: u64,
-        discarded: Box<QueueEntry>,
+        discarded: Slot,
     },
     Refused,
 }
@@ -29,11 +33,7 @@ impl Queue {
     /// are counted apart.
     pub(super) fn push(&mut self, head: &mut QueueHead, mut entry: QueueEntry) -> Pushed {
         let retained = self.retained_count as usize;
-        let is_full = if entry.retained_origin {
-            retained >= RETAINED_ORIGIN_MAX
-        } else {
-            self.entries.len().saturating_sub(retained) >= head.limit as usize
-        };
+        let is_full = if entry.retained_origin { retained >= RETAINED_ORIGIN_MAX } else { self.counted() >= head.limit as usize };
         let mut discarded = None;
         if is_full {
             let oldest = if head.discard_oldest { self.oldest_discardable(head.sent_seq, entry.retained_origin) } else { None };
@@ -45,16 +45,31 @@ impl Queue {
         let seq = head.next_seq;
         head.next_seq += 1;
         entry.seq = seq;
-        self.append(entry);
+        self.append(Slot::new(entry));
         match discarded {
-            Some(entry) => Pushed::QueuedInstead { seq, discarded: Box::new(entry) },
+            Some(entry) => Pushed::QueuedInstead { seq, discarded: entry },
             None => Pushed::Queued { seq },
         }
     }
 
+    /// Whether so many entries wait that their owner's people may want to know: four fifths of the limit.
+    pub fn is_nearly_full(&self, head: &QueueHead) -> bool {
+        self.counted() * 5 >= head.limit as usize * 4 && head.limit > 0
+    }
+
+    /// Whether the entry pushed last made it so.
+    pub(super) fn became_nearly_full(&self, head: &QueueHead) -> bool {
+        self.is_nearly_full(head) && (self.counted() - 1) * 5 < head.limit as usize * 4
+    }
+
+    /// Entries that count for the limit.
+    fn counted(&self) -> usize {
+        self.entries.len().saturating_sub(self.retained_count as usize)
+    }
+
     /// Appends an entry that has its `seq` already.
-    pub(super) fn append(&mut self, entry: QueueEntry) {
-        self.retained_count += u32::from(entry.retained_origin);
+    pub(super) fn append(&mut self, entry: Slot) {
+        self.retained_count += u32::from(entry.is_retained_origin());
         if self.entries.len() >= self.shielded {
             self.watch(&entry);
         }
@@ -62,10 +77,14 @@ impl Queue {
     }
 
     /// Takes an entry out.
-    pub(super) fn take(&mut self, index: usize) -> Option<QueueEntry> {
+    pub(super) fn take(&mut self, index: usize) -> Option<Slot> {
         let entry = self.entries.remove(index)?;
-        self.retained_count -= u32::from(entry.retained_origin);
+        self.retained_count -= u32::from(entry.is_retained_origin());
         self.unwatch_entry(&entry);
+        // A queue that was long gives its room back.
+        if self.entries.capacity() >= SPARE_MIN && self.entries.len() * 4 <= self.entries.capacity() {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
         // The entry behind the shield moved under it.
         if index < self.shielded && !self.expiring.is_empty() && self.entries.len() >= self.shielded {
             self.unwatch(self.shielded - 1);
@@ -77,29 +96,29 @@ impl Queue {
     pub(super) fn forget_message(&mut self, index: usize) {
         self.unwatch(index);
         if let Some(entry) = self.entries.get_mut(index) {
-            entry.message = None;
+            entry.forget_message();
         }
     }
 
     /// Where the entry with that `seq` is.
     pub(super) fn find(&self, seq: u64) -> Option<usize> {
         // Acknowledgements come nearly always in order.
-        if self.entries.front().is_some_and(|entry| entry.seq == seq) {
+        if self.entries.front().is_some_and(|entry| entry.seq() == seq) {
             return Some(0);
         }
-        self.entries.binary_search_by_key(&seq, |entry| entry.seq).ok()
+        self.entries.binary_search_by_key(&seq, Slot::seq).ok()
     }
 
     /// Up to `max` entries with `seq > after`.
-    pub(super) fn after(&self, after: u64, max: usize) -> Vec<QueueEntry> {
-        let start = self.entries.partition_point(|entry| entry.seq <= after);
-        self.entries.range(start..).take(max).cloned().collect()
+    pub(super) fn after(&self, after: u64, max: usize) -> impl Iterator<Item = &Slot> {
+        let start = self.entries.partition_point(|entry| entry.seq() <= after);
+        self.entries.range(start..).take(max)
     }
 
     /// The highest `seq` among those that may have been sent on a connection of which nothing else is known.
     pub(super) fn last_possibly_sent(&self) -> u64 {
         let last = self.entries.len().min(IN_FLIGHT_MAX);
-        last.checked_sub(1).and_then(|index| self.entries.get(index)).map_or(0, |entry| entry.seq)
+        last.checked_sub(1).and_then(|index| self.entries.get(index)).map_or(0, Slot::seq)
     }
 
     /// Notes how far messages were sent; only while what was sent is shielded, so that nothing watched changes.
@@ -129,7 +148,7 @@ impl Queue {
     }
 
     /// Takes out the entry that expires first.
-    pub(super) fn take_first_expiring(&mut self) -> Option<QueueEntry> {
+    pub(super) fn take_first_expiring(&mut self) -> Option<Slot> {
         let (_, seq) = self.expiring.pop_first()?;
         let index = self.find(seq)?;
         self.take(index)
@@ -137,13 +156,13 @@ impl Queue {
 
     /// The oldest entry of the same kind that is not in flight. An entry after PUBREC is in flight by definition.
     fn oldest_discardable(&self, sent_seq: u64, retained_origin: bool) -> Option<usize> {
-        let unsent = self.entries.partition_point(|entry| entry.seq <= sent_seq);
+        let unsent = self.entries.partition_point(|entry| entry.seq() <= sent_seq);
         let start = unsent.max(self.shielded).min(self.entries.len());
-        let found = self.entries.range(start..).position(|e| e.retained_origin == retained_origin && e.message.is_some());
+        let found = self.entries.range(start..).position(|e| e.is_retained_origin() == retained_origin && e.has_message());
         found.map(|offset| start + offset)
     }
 
-    fn watch(&mut self, entry: &QueueEntry) {
+    fn watch(&mut self, entry: &Slot) {
         if let Some(key) = expiry_key(entry, self.begun_seq) {
             self.expiring.insert(key);
         }
@@ -155,7 +174,7 @@ impl Queue {
         }
     }
 
-    fn unwatch_entry(&mut self, entry: &QueueEntry) {
+    fn unwatch_entry(&mut self, entry: &Slot) {
         if let Some(key) = expiry_key(entry, self.begun_seq) {
             self.expiring.remove(&key);
         }
@@ -163,10 +182,9 @@ impl Queue {
 }
 
 /// (expiry, `seq`) of an entry that can expire.
-fn expiry_key(entry: &QueueEntry, begun_seq: u64) -> Option<(u64, u64)> {
-    if entry.qos == QoS::ExactlyOnce && entry.seq <= begun_seq {
+fn expiry_key(entry: &Slot, begun_seq: u64) -> Option<(u64, u64)> {
+    if entry.qos() == QoS::ExactlyOnce && entry.seq() <= begun_seq {
         return None;
     }
-    let at_ms = entry.message.as_ref()?.expires_at_ms()?;
-    Some((at_ms, entry.seq))
+    Some((entry.expires_at_ms()?, entry.seq()))
 }

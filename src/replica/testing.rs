@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use parking_lot::Mutex;
 
+use super::cold::{ReadError, StoredRecords};
 use super::command::{Batch, Command, ConnectCommand, Proposal, QueueStep, SubscriptionRecord, Target, WillRecord};
 use super::event::{Applied, Event, OutboxEvent, Outcome};
 use super::ids::{ConnectionRef, Incarnation, NodeId, ShardId};
@@ -13,6 +15,85 @@ use super::state::State;
 use crate::mqtt::packet::{RetainHandling, SubscriptionOptions};
 use crate::mqtt::{GroupId, Message, Origin, ProtocolVersion, QoS, SubscriptionFilter};
 use crate::signal::{ConnectionFacts, Initiator, LifecycleEvent};
+
+/// Records on a disk that is a map.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Disk(Arc<Mutex<DiskContent>>);
+
+#[derive(Debug, Default)]
+struct DiskContent {
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Point reads, and reads of ranges.
+    reads: (usize, usize),
+    broken: bool,
+}
+
+impl Disk {
+    /// Writes what changed, and tells the state.
+    pub(super) fn write(&self, state: &mut State) {
+        let changes = state.take_changes();
+        let records = &mut self.0.lock().records;
+        for (key, value) in changes {
+            match value {
+                Some(value) => records.insert(key, value),
+                None => records.remove(&key),
+            };
+        }
+        state.written();
+    }
+
+    pub(super) fn records(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.0.lock().records.clone()
+    }
+
+    pub(super) fn reads(&self) -> (usize, usize) {
+        std::mem::take(&mut self.0.lock().reads)
+    }
+
+    /// Whoever reads finds an error from now on, or no more.
+    pub(super) fn set_broken(&self, broken: bool) {
+        self.0.lock().broken = broken;
+    }
+
+    /// A state that has nothing in memory that it need not.
+    pub(super) fn load(&self, resident_bytes_max: usize) -> State {
+        let mut state = State::over(ShardId(0), Arc::new(self.clone()), resident_bytes_max);
+        for (key, value) in self.records() {
+            state.load(&key, &value).unwrap();
+        }
+        state.finish_load();
+        assert_eq!(state.failure(), None);
+        state
+    }
+
+    /// The same, all in memory.
+    pub(super) fn load_whole(&self) -> State {
+        let mut state = State::new(ShardId(0));
+        for (key, value) in self.records() {
+            state.load(&key, &value).unwrap();
+        }
+        state.finish_load();
+        state
+    }
+}
+
+impl StoredRecords for Disk {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        let mut content = self.0.lock();
+        content.reads.0 += 1;
+        if content.broken { Err(ReadError("broken".to_owned())) } else { Ok(content.records.get(key).cloned()) }
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), ReadError> {
+        let mut content = self.0.lock();
+        content.reads.1 += 1;
+        if content.broken {
+            return Err(ReadError("broken".to_owned()));
+        }
+        let _ = content.records.range(first.to_vec()..=last.to_vec()).all(|(key, value)| visit(key, value));
+        Ok(())
+    }
+}
 
 /// The node that proposes on behalf of the shard; never dead.
 pub(super) const LEADER: NodeId = 99;
@@ -73,6 +154,12 @@ impl Bench {
 
     pub(super) fn queued_seqs(&self, client: &str) -> Vec<u64> {
         self.state.queue_after(client, 0, usize::MAX).iter().map(|entry| entry.seq).collect()
+    }
+
+    /// Goes on where another came to, with a state made from its records.
+    pub(super) fn resume(&mut self, other: &Self) {
+        self.state = other.reloaded();
+        self.seqs = other.seqs.clone();
     }
 
     /// A state made from the records of this one.
@@ -198,6 +285,7 @@ fn outbox_event(event: &Event) -> Option<&OutboxEvent> {
         | Event::Unsubscribed { .. }
         | Event::Queued { .. }
         | Event::GroupQueued { .. }
+        | Event::GroupDeclared { .. }
         | Event::GroupRemoved { .. } => None,
     }
 }
@@ -216,7 +304,8 @@ pub(super) fn shown(event: &OutboxEvent) -> String {
         }
         OutboxEvent::Dropped(dropped) => format!("drop {}", dropped.message.topic),
         OutboxEvent::Expired(expired) => format!("expire {}", expired.message.topic),
-        OutboxEvent::Assigned { client, message, .. } => format!("assign {} to {client}", message.topic),
+        OutboxEvent::Assigned { client, message, .. } | OutboxEvent::AssignedFrom { client, message, .. } => format!("assign {} to {client}", message.topic),
+        OutboxEvent::Returned { group, message } => format!("return {} to {}", message.topic, group.full()),
         OutboxEvent::Publish { message, .. } => format!("publish {}", message.topic),
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Group {
     members: SmallSet<Subscriber>,
     /// Members by granted QoS, so that a match need not look at them.
     by_qos: [u32; 3],
+    /// It is there without members too, and takes messages of any QoS above 0 for those to come.
+    declared: bool,
 }
 
 /// What an insertion did.
@@ -118,6 +120,26 @@ impl FilterNode {
         Inserted { new: group.insert(subscriber), share: Some(share), group_made }
     }
 
+    /// Makes a group stay without members, or not; tells whether it is there now.
+    pub(super) fn set_declared(&mut self, share: &str, filter: &str, declared: bool) -> bool {
+        if !declared {
+            let Some(groups) = &mut self.groups else { return false };
+            let Some(group) = groups.get_mut(share) else { return false };
+            group.declared = false;
+            if group.members.is_empty() {
+                groups.remove(share);
+                if groups.is_empty() {
+                    self.groups = None;
+                }
+                return false;
+            }
+            return true;
+        }
+        let groups = self.groups.get_or_insert_default();
+        groups.entry(Arc::from(share)).or_insert_with(|| Group::new(share, filter)).declared = true;
+        true
+    }
+
     pub(super) fn remove(&mut self, share: Option<&str>, route: &RouteKey) -> Removed {
         let Some(share) = share else {
             return Removed { existed: self.subscribers.remove(route).is_some(), group_gone: None };
@@ -125,7 +147,7 @@ impl FilterNode {
         let Some(groups) = &mut self.groups else { return Removed::default() };
         let Some(group) = groups.get_mut(share) else { return Removed::default() };
         let existed = group.remove(route);
-        if !group.members.is_empty() {
+        if group.declared || !group.members.is_empty() {
             return Removed { existed, group_gone: None };
         }
         let group_gone = groups.remove(share).map(|group| group.id);
@@ -139,7 +161,7 @@ impl FilterNode {
 impl Group {
     fn new(share: &str, filter: &str) -> Self {
         let id = GroupId { share: share.into(), filter: filter.into() };
-        Self { id, members: SmallSet::Empty, by_qos: [0; 3] }
+        Self { id, members: SmallSet::Empty, by_qos: [0; 3], declared: false }
     }
 
     pub(super) fn id(&self) -> &GroupId {
@@ -150,9 +172,13 @@ impl Group {
         self.members.iter()
     }
 
+    pub(super) fn is_declared(&self) -> bool {
+        self.declared
+    }
+
     pub(super) fn highest_qos(&self) -> QoS {
         let [_, at_least_once, exactly_once] = self.by_qos;
-        if exactly_once > 0 {
+        if exactly_once > 0 || self.declared {
             QoS::ExactlyOnce
         } else if at_least_once > 0 {
             QoS::AtLeastOnce

@@ -16,7 +16,7 @@ use bytestring::ByteString;
 use parking_lot::RwLock;
 
 use super::collect::{MatchedNodes, Matches, collect};
-use super::filter_node::{FilterNode, Inserted, Removed, Subscriber};
+use super::filter_node::{FilterNode, Group, Inserted, Removed, Subscriber};
 use super::route::{ClientRoute, RouteKey, RouteState};
 use super::small_set::SmallSet;
 use super::trie::Trie;
@@ -119,18 +119,6 @@ impl Table {
         }
     }
 
-    /// Forgets everything of one shard, before it is filled again from a snapshot. Looks at every client (but not at the filters of
-    /// others): as long as refilling takes anyhow.
-    pub fn clear_shard(&self, shard: u16) {
-        for part in &self.clients.parts {
-            let mut clients = part.write();
-            for (_, entry) in clients.extract_if(|_, entry| entry.route.0.shard == shard) {
-                self.forget(&entry);
-            }
-            shrink(&mut clients);
-        }
-    }
-
     /// Ids of all clients of one shard.
     pub fn clients_of(&self, shard: u16) -> Vec<ByteString> {
         let mut found = Vec::new();
@@ -168,12 +156,50 @@ impl Table {
         members
     }
 
-    /// Whether the shared subscription has a member.
+    /// Notes that a shared subscription is declared: it is matched without members too. Or that it is no more.
+    pub fn set_declared(&self, group: &GroupId, declared: bool) {
+        let GroupId { share, filter } = group;
+        let set = |node: &mut FilterNode| {
+            let exists = node.set_declared(share, filter, declared);
+            let mut groups = self.groups.write();
+            if exists {
+                groups.insert(group.clone());
+            } else {
+                groups.remove(group);
+            }
+        };
+        if has_wildcard(filter) {
+            let mut trie = self.wildcards.write();
+            if declared {
+                set(&mut trie.entry(filter).node);
+            } else {
+                trie.change(filter, set);
+            }
+            self.wildcard_filters.store(trie.len(), Ordering::Release);
+            return;
+        }
+        let mut part = self.exact.part(filter).write();
+        if declared && !part.contains_key(&**filter) {
+            part.insert(Arc::from(&**filter), FilterNode::default());
+        }
+        if let Some(node) = part.get_mut(&**filter) {
+            set(node);
+            if node.is_empty() {
+                part.remove(&**filter);
+            }
+        }
+    }
+
+    pub fn is_declared(&self, group: &GroupId) -> bool {
+        self.with_node(&group.filter, |node| node.group(&group.share).is_some_and(Group::is_declared)).unwrap_or(false)
+    }
+
+    /// Whether the shared subscription has a member, or is declared.
     pub fn group_exists(&self, group: &GroupId) -> bool {
         self.groups.read().contains(group)
     }
 
-    /// Visits every shared subscription that has a member, sorted. They are those at the time of the call; `visit` may use the table.
+    /// Visits every shared subscription that has a member or is declared, sorted. They are those at the time of the call; `visit` may use the table.
     pub fn for_each_group(&self, visit: impl FnMut(&GroupId)) {
         let groups: Vec<GroupId> = self.groups.read().iter().cloned().collect();
         groups.iter().for_each(visit);

@@ -179,6 +179,38 @@ fn a_state_reaches_all_subscriptions_of_a_client_and_ends_with_it() {
     assert!(table.subscriptions_of("c").is_empty());
 }
 
+fn clear_shard(table: &Table, shard: u16) {
+    table.clients_of(shard).iter().for_each(|client| table.remove_client(client));
+}
+
+#[test]
+fn a_declared_group_is_matched_without_members_until_it_is_declared_no_more() {
+    for filter in ["a/+", "a/b"] {
+        let table = Table::new();
+        let group = GroupId { share: "g".into(), filter: filter.into() };
+        let matched = |table: &Table| {
+            let matches = table.matches("a/b", None);
+            (matches.any, matches.groups.iter().map(|found| (found.group.clone(), found.qos)).collect::<Vec<_>>())
+        };
+        table.set_declared(&group, true);
+        assert_eq!(matched(&table), (true, vec![(group.clone(), QoS::ExactlyOnce)]));
+        assert!(table.is_declared(&group) && table.group_exists(&group) && table.members(&group).is_empty());
+        table.subscribe(0, &"c".into(), &shared("g", filter), options(0), None);
+        assert_eq!(matched(&table).1[0].1, QoS::ExactlyOnce, "what waits for others has its QoS");
+        table.remove_client(&"c".into());
+        assert!(matched(&table).0);
+        table.subscribe(0, &"c".into(), &shared("g", filter), options(1), None);
+        table.set_declared(&group, false);
+        assert_eq!(matched(&table), (true, vec![(group.clone(), QoS::AtLeastOnce)]));
+        table.set_declared(&group, true);
+        table.remove_client(&"c".into());
+        table.set_declared(&group, false);
+        assert_eq!(matched(&table), (false, vec![]));
+        table.set_declared(&group, false);
+        assert_no_garbage(&table);
+    }
+}
+
 #[test]
 fn a_shard_is_cleared_alone() {
     let table = Table::new();
@@ -186,11 +218,11 @@ fn a_shard_is_cleared_alone() {
         table.subscribe(n % 3, &format!("c{n}").into(), &plain("a/+"), options(0), None);
         table.subscribe(n % 3, &format!("c{n}").into(), &shared("g", "x"), options(0), None);
     }
-    table.clear_shard(1);
+    clear_shard(&table, 1);
     assert_eq!((table.client_count(), table.subscription_count()), (67, 134));
     assert!(table.matches("a/b", None).clients.iter().all(|m| m.route.shard != 1));
-    table.clear_shard(0);
-    table.clear_shard(2);
+    clear_shard(&table, 0);
+    clear_shard(&table, 2);
     assert_no_garbage(&table);
 }
 
@@ -246,11 +278,11 @@ fn a_table_is_whole_after_many_threads_changed_and_read_it() {
                     table.set_state(shard, &client, RouteState { connection: None, persistent: true });
                     match round % 5 {
                         0 => table.remove_client(&client),
-                        1 => table.clear_shard(shard),
+                        1 => clear_shard(table, shard),
                         _ => table.unsubscribe(&client, &shared("g", "t/+")),
                     }
                 }
-                table.clear_shard(shard);
+                clear_shard(table, shard);
             });
         }
         let table = &table;
@@ -379,7 +411,7 @@ fn apply(table: &Table, oracle: &mut Oracle, op: Op) {
             oracle.retain(|(client, _), _| *client != c);
         }
         Op::ClearShard(shard) => {
-            table.clear_shard(shard);
+            clear_shard(table, shard);
             oracle.retain(|(client, _), _| shard_of(*client) != shard);
         }
     }

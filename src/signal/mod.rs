@@ -39,8 +39,13 @@ pub enum Receiver {
         shared_subscription: ByteString,
         client: ByteString,
     },
-    /// An edge that consumes, by its id.
+    /// An edge that consumes, by its id; or, as [`Receiver::RETAINED`], those who subscribe later.
     Consumer(ByteString),
+}
+
+impl Receiver {
+    /// The id of the consumer that missed a message which is not retained. Our own.
+    pub const RETAINED: &str = "retained-messages";
 }
 
 /// A message that a receiver did not get because a limit bit.
@@ -64,6 +69,8 @@ pub enum DropReason {
     ExtensionPreventedInbound,
     ExtensionPreventedOutbound,
     InternalError,
+    /// Our own: the limit of retained messages, or of their bytes.
+    RetainedMessageLimitReached,
 }
 
 impl DropReason {
@@ -77,6 +84,7 @@ impl DropReason {
             Self::ExtensionPreventedInbound => "Extension Prevented (inbound)",
             Self::ExtensionPreventedOutbound => "Extension Prevented (outbound)",
             Self::InternalError => "Internal Error",
+            Self::RetainedMessageLimitReached => "Retained Message Limit Reached",
         }
     }
 }

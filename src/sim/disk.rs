@@ -1,7 +1,7 @@
 //! The disk of a simulated node: what is synced survives a crash; of what is not, a crash leaves any beginning, as a disk may.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,16 +11,16 @@ use rand::rngs::StdRng;
 
 use crate::plant::{Plant, is_planted};
 use crate::storage::log::{Flushed, LogStore};
-use crate::storage::state::{Changes, StateStore};
+use crate::storage::state::{Changes, Incoming, Reads, StateStore};
 use crate::storage::store::SimulatedDisk;
-use crate::storage::{Identity, StorageError};
+use crate::storage::StorageError;
 
 /// Changes of a state store that were not flushed are written by the system now and then: after so many.
 const STATE_WRITES_UNSYNCED_MAX: usize = 64;
 
 /// What a node's groups, and the node itself, have on the disk. Handles given out belong to one life of the node's process.
 pub struct Disk {
-    identity: Mutex<Option<Identity>>,
+    identity: Mutex<Option<Vec<u8>>>,
     logs: Vec<Arc<Mutex<Log>>>,
     states: Vec<Arc<Mutex<State>>>,
     life: Arc<Mutex<u64>>,
@@ -99,9 +99,11 @@ impl Log {
     }
 }
 
+type Records = BTreeMap<Vec<u8>, Arc<[u8]>>;
+
 #[derive(Clone, Default)]
 struct StateContent {
-    records: BTreeMap<Vec<u8>, Arc<[u8]>>,
+    records: Records,
     applied: Option<Vec<u8>>,
 }
 
@@ -189,12 +191,12 @@ impl Disk {
 }
 
 impl SimulatedDisk for Disk {
-    fn identity(&self) -> Option<Identity> {
+    fn identity(&self) -> Option<Vec<u8>> {
         self.identity.lock().clone()
     }
 
-    fn write_identity(&self, identity: &Identity) -> Result<(), StorageError> {
-        *self.identity.lock() = Some(identity.clone());
+    fn write_identity(&self, identity: Vec<u8>) -> Result<(), StorageError> {
+        *self.identity.lock() = Some(identity);
         Ok(())
     }
 
@@ -287,6 +289,30 @@ struct StateHandle {
     claim: Claim,
 }
 
+impl Reads for StateHandle {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.claim.check()?;
+        Ok(get(&self.state.lock().now.records, key))
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        self.claim.check()?;
+        range(&self.state.lock().now.records, first, last, visit);
+        Ok(())
+    }
+}
+
+fn get(records: &Records, key: &[u8]) -> Option<Vec<u8>> {
+    records.get(key).map(|value| value.to_vec())
+}
+
+fn range(records: &Records, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+    if first <= last {
+        let bounds = (Bound::Included(first), Bound::Included(last));
+        let _ = records.range::<[u8], _>(bounds).all(|(key, value)| visit(key, value));
+    }
+}
+
 impl StateStore for StateHandle {
     fn write(&self, changes: Changes, applied: Vec<u8>) -> Result<(), StorageError> {
         self.claim.check()?;
@@ -310,14 +336,9 @@ impl StateStore for StateHandle {
         records.iter().try_for_each(|(key, value)| visit(key, value))
     }
 
-    fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError> {
+    fn receive(&self) -> Result<Box<dyn Incoming>, StorageError> {
         self.claim.check()?;
-        let records = records.map(|(key, value)| (key, value.into())).collect();
-        let mut state = self.state.lock();
-        state.unsynced.clear();
-        state.now = StateContent { records, applied: Some(applied) };
-        state.synced = state.now.clone();
-        Ok(())
+        Ok(Box::new(Received { state: Arc::clone(&self.state), claim: self.claim.clone(), records: Arc::default() }))
     }
 
     fn flush(&self) -> Result<(), StorageError> {
@@ -325,6 +346,58 @@ impl StateStore for StateHandle {
         let mut state = self.state.lock();
         let all = state.unsynced.len();
         state.sync(all);
+        Ok(())
+    }
+}
+
+/// A state on its way; a crash leaves nothing of it.
+struct Received {
+    state: Arc<Mutex<State>>,
+    claim: Claim,
+    records: Arc<Mutex<Records>>,
+}
+
+/// The records of a state that is received.
+struct ReceivedReads(Arc<Mutex<Records>>);
+
+impl Reads for ReceivedReads {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(get(&self.0.lock(), key))
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        range(&self.0.lock(), first, last, visit);
+        Ok(())
+    }
+}
+
+impl Incoming for Received {
+    fn write(&mut self, records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), StorageError> {
+        self.claim.check()?;
+        self.records.lock().extend(records.into_iter().map(|(key, value)| (key, value.into())));
+        Ok(())
+    }
+
+    fn reads(&self) -> Arc<dyn Reads> {
+        Arc::new(ReceivedReads(Arc::clone(&self.records)))
+    }
+
+    fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> {
+        let records = self.records.lock().clone();
+        records.iter().try_for_each(|(key, value)| visit(key, value))
+    }
+
+    fn flush(&self) -> Result<(), StorageError> {
+        self.claim.check()
+    }
+
+    fn make_current(&mut self, applied: Vec<u8>) -> Result<(), StorageError> {
+        self.claim.check()?;
+        let records = std::mem::take(&mut *self.records.lock());
+        let mut state = self.state.lock();
+        state.unsynced.clear();
+        state.now = StateContent { records, applied: Some(applied) };
+        state.synced = state.now.clone();
         Ok(())
     }
 }

@@ -7,6 +7,8 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use rand::Rng;
@@ -73,6 +75,8 @@ struct Connection {
     flights: [VecDeque<(u64, Vec<u8>)>; 2],
     /// The end was closed by its node; the other learns of it behind what is in flight.
     closed: [bool; 2],
+    /// What the end wrote and was not delivered is lost when it is closed.
+    discarded: [Arc<AtomicBool>; 2],
     reset: bool,
 }
 
@@ -196,8 +200,11 @@ impl Inner {
             };
             let (dialed, dialed_end) = tokio::io::duplex(SOCKET_BYTES);
             let (accepted, accepted_end) = tokio::io::duplex(SOCKET_BYTES);
-            if accepting.try_send((Stream::Simulated(accepted), address(dial.from))).is_err()
-                || dial.answer.send(Ok(Stream::Simulated(dialed))).is_err()
+            let discarded: [Arc<AtomicBool>; 2] = Default::default();
+            let ends = [Arc::clone(&discarded[0]), Arc::clone(&discarded[1])];
+            let [dialed_discards, accepted_discards] = ends;
+            if accepting.try_send((Stream::Simulated(accepted, accepted_discards), address(dial.from))).is_err()
+                || dial.answer.send(Ok(Stream::Simulated(dialed, dialed_discards))).is_err()
             {
                 continue;
             }
@@ -207,6 +214,7 @@ impl Inner {
                 nodes: [dial.from, to],
                 flights: Default::default(),
                 closed: [false; 2],
+                discarded,
                 reset: false,
             });
         }
@@ -216,6 +224,10 @@ impl Inner {
     fn take_up(&mut self, connection: &mut Connection) {
         for side in 0..2 {
             let way = self.way(connection.nodes[side], connection.nodes[1 - side]);
+            if connection.discarded[side].load(Ordering::Relaxed) {
+                connection.closed[side] = true;
+                connection.flights[side].clear();
+            }
             while let Some(end) = connection.ends[side].as_mut() {
                 if connection.closed[side] {
                     break;

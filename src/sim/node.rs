@@ -15,6 +15,7 @@ use crate::actor::client::Client;
 use crate::actor::hooks::NodeHooks;
 use crate::actor::hub::{Hub, HubItem, Local};
 use crate::actor::outbox_taker::OutboxTaker;
+use crate::actor::parting::{self, Whom};
 use crate::actor::transport::Accepted;
 use crate::addon::AddonSettings;
 use crate::addon::supervisor::{AddonRenderer, Supervisor, SupervisorMail};
@@ -221,18 +222,9 @@ impl SimNode {
             if running.stopping.is_some() {
                 return;
             }
-            for hub in running.node.hubs() {
-                hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerShuttingDown, tell_shard: true });
-            }
-            let (cluster, node) = (running.cluster.clone(), Arc::clone(running.node));
+            let stopping = stop_in_order(running.cluster.clone(), Arc::clone(running.node));
             *running.stopping = Some(actix_rt::spawn(async move {
-                let closed = async {
-                    while node.connections.load(Ordering::Relaxed) > 0 {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
-                };
-                let _ = tokio::time::timeout(Duration::from_secs(5), closed).await;
-                let _ = tokio::time::timeout(STOP_MAX, cluster.shutdown()).await;
+                let _ = tokio::time::timeout(STOP_MAX, stopping).await;
             }));
         });
     }
@@ -303,7 +295,7 @@ impl SimNode {
         self.within(net, async |running| {
             let cluster = running.cluster.clone();
             actix_rt::spawn(async move {
-                let _ = cluster.remove_member(gone).await;
+                let _ = cluster.remove_member(gone, |_| ()).await;
             });
         });
     }
@@ -325,12 +317,38 @@ fn settings_of(index: usize, name: &str, nodes: usize, settings: &Settings) -> (
         bind: Some(network::address(index)),
         advertised: network::address(index).to_string(),
         seeds: (0..nodes.max(index + 1)).map(|node| network::address(node).to_string()).collect(),
-        expected_nodes: nodes,
+        expected_nodes: Some(nodes),
         shards: SHARDS,
         secret: "simulated".to_owned(),
         ..rooms::cluster(settings)
     };
     (cluster, settings.clone())
+}
+
+/// As `broker::stop` does.
+async fn stop_in_order(cluster: Cluster, node: Arc<Node>) {
+    const STAGE_MAX: Duration = Duration::from_secs(3);
+    let none_left = async || {
+        while node.connections.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    cluster.begin_stop();
+    let _ = tokio::time::timeout(STAGE_MAX, cluster.hand_over()).await;
+    let by = Instant::now() + STAGE_MAX;
+    let _ = tokio::time::timeout(STAGE_MAX, parting::part_with(&node, Whom::All, Some(by), || true)).await;
+    for hub in node.hubs() {
+        hub.post(HubItem::CloseAll { reason_code: ReasonCode::ServerShuttingDown, tell_shard: true });
+    }
+    let _ = tokio::time::timeout(STAGE_MAX, none_left()).await;
+    let settled = async {
+        while (0..SHARDS).any(|shard| cluster.pending(ShardId(shard)) > 0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let _ = tokio::time::timeout(STAGE_MAX, settled).await;
+    let _ = tokio::time::timeout(STAGE_MAX, cluster.say_goodbye()).await;
+    cluster.close().await;
 }
 
 /// Puts the parts together as `broker` does, on one arbiter.

@@ -5,8 +5,8 @@ use std::fmt;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Lines kept to be shown with a failure.
-const LINES_MAX: usize = 400;
+/// Lines kept, to be shown with a failure and to be compared.
+const LINES_MAX: usize = 100_000;
 
 pub struct Trace {
     hash: Xxh3,

@@ -45,6 +45,9 @@ pub struct World {
 /// Simulates one seed to its end.
 pub fn run(seed: u64, options: &Options) -> Outcome {
     plant::plant(options.plant);
+    if std::env::var_os("SIM_LOG").is_some() {
+        let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).without_time().with_writer(std::io::stderr).try_init();
+    }
     let mut world = World::new(seed, options);
     world.play(options.chaos_ms);
     let outcome = world.outcome(seed);
@@ -280,6 +283,10 @@ impl World {
 
     /// What is looked at now and then.
     fn look(&mut self) {
+        if self.oracle.trace.aloud {
+            let (bytes, connects) = self.net.totals();
+            self.oracle.trace.say(self.now_ms, format_args!("{bytes} bytes between nodes, {connects} connections"));
+        }
         for node in &self.nodes {
             for (group, (term, _, _)) in node.groups().into_iter().enumerate() {
                 if term > self.terms[group] {
@@ -318,7 +325,7 @@ impl World {
             hash: self.oracle.trace.hash(),
             simulated_ms: self.now_ms,
             coverage: self.oracle.coverage.clone(),
-            trace: self.oracle.trace.last(400),
+            trace: self.oracle.trace.last(usize::MAX),
         }
     }
 }

@@ -17,14 +17,15 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use smallvec::SmallVec;
 
 use super::StorageError;
+use super::flushed_mark::FlushedMark;
 use super::log::Flushed;
 use super::log_index::LogIndex;
 use super::record::seal;
 use super::stats::Health;
 
 /// Latest entries kept in memory once they are written, shared evenly by the groups, and the most for one of them.
-const TAILS_BYTES_MAX: usize = 64 * 1024 * 1024;
-const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
+const TAILS_BYTES_MAX: usize = 8 * 1024 * 1024;
+const TAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A purge can be long: keys written in one batch.
 const BATCH_KEYS_MAX: usize = 16_384;
 
@@ -43,7 +44,7 @@ pub(super) fn purged_key(group: u16) -> Key {
     [0xFF, 0xFF, b'p'].into_iter().chain(group.to_be_bytes()).collect()
 }
 
-/// Number of the last batch; written with each.
+/// Number of the last batch; written with each, one more each time.
 pub(super) const BATCH_NUMBER_KEY: &[u8] = &[0xFF, 0xFF, b'n'];
 
 /// One group, shared by its handles and the committer.
@@ -158,14 +159,14 @@ pub(super) fn closed() -> StorageError {
 }
 
 /// Body of the thread. Ends when stopped and nothing is pending, and closes the database; returns the number of the last batch.
-pub(super) fn run(shared: &Shared, mut batch_number: u64) -> u64 {
+pub(super) fn run(shared: &Shared, mut batch_number: u64, mut mark: FlushedMark) -> u64 {
     let _close = CloseOnExit(shared);
     loop {
         let changes = shared.take();
         if changes.is_empty() {
             return batch_number;
         }
-        let result = shared.engine().and_then(|engine| write(shared, &engine, &changes, &mut batch_number));
+        let result = shared.engine().and_then(|engine| write(shared, &engine, &changes, &mut batch_number, &mut mark));
         if let Err(error) = &result {
             shared.health.poison(error);
         }
@@ -198,8 +199,9 @@ fn write(
     engine: &LogEngine,
     changes: &[(Arc<Group>, Change)],
     batch_number: &mut u64,
+    mark: &mut FlushedMark,
 ) -> Result<(), StorageError> {
-    let mut batch = Batch { shared, engine, batch_number, staged: BTreeMap::new() };
+    let mut batch = Batch { shared, engine, batch_number, mark, staged: BTreeMap::new() };
     for (group, change) in changes {
         match change {
             Change::Append { entries, .. } => {
@@ -245,6 +247,7 @@ struct Batch<'a> {
     shared: &'a Shared,
     engine: &'a LogEngine,
     batch_number: &'a mut u64,
+    mark: &'a mut FlushedMark,
     staged: BTreeMap<Key, Option<Vec<u8>>>,
 }
 
@@ -277,6 +280,7 @@ impl Batch<'_> {
         batch.insert(keyspace, BATCH_NUMBER_KEY, seal(BATCH_NUMBER_KEY, &next.to_be_bytes()));
         batch.commit().map_err(|error| StorageError::engine(&self.shared.dir, "write of the log", error))?;
         *self.batch_number = next;
+        self.mark.advance(next)?;
         self.shared.health.flushed(started.elapsed());
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The data directory on the file system: created, writable, and used by one process at a time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::StorageError;
@@ -12,7 +12,7 @@ const LOCK_FILE: &str = "lock";
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Directory {
@@ -28,19 +28,37 @@ impl Directory {
             }
         }
         let lock_path = path.join(LOCK_FILE);
-        let mut lock = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&lock_path).map_err(io)?;
+        let lock = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&lock_path).map_err(io)?;
+        let mut claimed = Self::lock(path, lock_path, lock)?;
+        write_pid(&mut claimed.lock).map_err(io)?;
+        Ok(claimed)
+    }
+
+    /// Takes the lock of a directory that is there, and writes nothing.
+    pub(super) fn inspect(path: &Path) -> Result<Self, StorageError> {
+        let io = |error| StorageError::io(path, error);
+        fs::read_dir(path).map_err(io)?;
+        let lock_path = path.join(LOCK_FILE);
+        let lock = match File::open(&lock_path) {
+            Ok(lock) => lock,
+            // Nobody ever ran with it: there is nobody to keep out either.
+            Err(error) if error.kind() == ErrorKind::NotFound => File::open(path).map_err(io)?,
+            Err(error) => return Err(io(error)),
+        };
+        Self::lock(path, lock_path, lock)
+    }
+
+    fn lock(path: &Path, lock_path: PathBuf, mut lock: File) -> Result<Self, StorageError> {
         match lock.try_lock() {
-            Ok(()) => {}
+            Ok(()) => Ok(Self { path: path.to_owned(), lock }),
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
                 let pid = lock.read_to_string(&mut pid).ok().map(|_| pid.trim().to_owned());
                 let pid = pid.filter(|pid| !pid.is_empty()).unwrap_or_else(|| "unknown".into());
-                return Err(StorageError::Locked { path: path.to_owned(), lock: lock_path, pid });
+                Err(StorageError::Locked { path: path.to_owned(), lock: lock_path, pid })
             }
-            Err(TryLockError::Error(error)) => return Err(io(error)),
+            Err(TryLockError::Error(error)) => Err(StorageError::io(path, error)),
         }
-        write_pid(&mut lock).map_err(io)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
     pub(super) fn raft(&self) -> PathBuf {

@@ -2,6 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+/// What to do about damage.
+pub(super) const WAY_OUT: &str =
+    " (`troupemq storage check` tells all that is, `troupemq storage recover` has the other nodes fill this one again)";
+
 /// Errors name the file or directory and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -17,9 +21,14 @@ pub enum StorageError {
         "data directory {path} belongs to {found}, not to {expected}; use another --data directory or restore the configuration"
     )]
     WrongOwner { path: PathBuf, found: String, expected: String },
+    #[error(
+        "node {node} left cluster {cluster} for good, and its data directory {path} with it; to join anew, or to found another cluster, start \
+         the node with an empty --data directory"
+    )]
+    Left { path: PathBuf, node: String, cluster: String },
     #[error("data directory {path} is used by process {pid} (pid file {lock}); stop it or use another --data directory")]
     Locked { path: PathBuf, lock: PathBuf, pid: String },
-    #[error("{file} is damaged at {offset}: {what}")]
+    #[error("{file} is damaged at {offset}: {what}{WAY_OUT}")]
     Damaged { file: PathBuf, offset: String, what: String },
     #[error("storage stopped after a failed write: {0}")]
     Poisoned(String),
@@ -42,7 +51,10 @@ impl StorageError {
         match error {
             Error::Io(source) | Error::Storage(LsmError::Io(source)) => Self::io(dir, source),
             Error::Locked => Self::Locked { path: dir.to_owned(), lock: dir.join("lock"), pid: "unknown".into() },
-            Error::Poisoned => Self::Poisoned(format!("{}: {doing}: an earlier write failed", dir.display())),
+            Error::Poisoned => Self::Poisoned(format!(
+                "{}: {doing}: an earlier write failed in the background (is there room on the disk?)",
+                dir.display()
+            )),
             Error::Storage(what) => Self::damaged(dir, doing, what.to_string()),
             Error::JournalRecovery(what) => Self::damaged(dir, doing, what.to_string()),
             Error::Unrecoverable | Error::InvalidTrailer | Error::InvalidTag(_) | Error::InvalidVersion(_) => {

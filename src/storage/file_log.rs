@@ -1,7 +1,7 @@
 //! The logs of all groups in one database, `raft/`, one keyspace.
 
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -12,12 +12,15 @@ use parking_lot::{Mutex, RwLock};
 use super::StorageError;
 use super::committer::{self, BATCH_NUMBER_KEY, Change, Group, LogEngine, Shared, entry_key, purged_key, vote_key};
 use super::engine::{self, Sizes};
+use super::flushed_mark::FlushedMark;
 use super::journal_check::Proof;
 use super::log::{Flushed, LogStore};
 use super::log_index::LogIndex;
 use super::record::{VALUE_LEN_MAX, unseal};
 use super::stats::Health;
 
+/// In the data directory.
+pub(super) const DIRECTORY: &str = "raft";
 const KEYSPACE: &str = "log";
 /// Keys removed in one batch when an interrupted purge is finished.
 const LEFTOVER_KEYS_MAX: usize = 16_384;
@@ -30,25 +33,30 @@ pub(super) struct FileLogs {
 }
 
 impl FileLogs {
-    /// Opens or creates the logs of groups `0..groups`. `closed_at`: number of the last batch at the last clean close.
+    /// Opens or creates the logs of groups `0..groups` in `data`. `closed_at`: number of the last batch at the last clean close.
+    /// `marked`: the last one known to be flushed.
     pub(super) fn open(
-        dir: PathBuf,
+        data: &Path,
         groups: u16,
         initialised: bool,
         closed_at: Option<u64>,
+        marked: Option<u64>,
         health: Arc<Health>,
     ) -> Result<Self, StorageError> {
-        let db = engine::open(&dir, Sizes::RAFT, Proof::AnyBatch, initialised, closed_at.is_some())?;
+        let dir = data.join(DIRECTORY);
+        let proof = Proof::Numbered(BATCH_NUMBER_KEY);
+        let db = engine::open(&dir, Sizes::RAFT, proof, initialised, closed_at.is_some())?;
         let keyspace = engine::keyspace(&db, &dir, KEYSPACE, Sizes::RAFT, !initialised)?;
         let engine = LogEngine { db, keyspace };
         let batch_number = match get(&engine.keyspace, &dir, BATCH_NUMBER_KEY, "batch number")? {
             None => 0,
             Some(number) => u64_in(&dir, "batch number", &number)?.0,
         };
-        if let Some(closed_at) = closed_at.filter(|closed_at| *closed_at > batch_number) {
-            let what = format!("the last batch is missing: flushed up to {closed_at}");
+        if let Some(flushed) = closed_at.max(marked).filter(|flushed| *flushed > batch_number) {
+            let what = format!("the end of the log is missing: it was flushed up to batch {flushed}");
             return Err(StorageError::damaged(&dir, format!("batch {batch_number}"), what));
         }
+        let mark = FlushedMark::create(data, batch_number)?;
         let groups = (0..groups)
             .map(|id| Ok(Arc::new(Group { id, index: RwLock::new(find(&engine, &dir, id)?) })))
             .collect::<Result<Vec<_>, StorageError>>()?;
@@ -56,14 +64,26 @@ impl FileLogs {
         let committer = {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("raft-log".into());
-            thread.spawn(move || committer::run(&shared, batch_number)).map_err(|error| StorageError::io(&dir, error))?
+            thread.spawn(move || committer::run(&shared, batch_number, mark)).map_err(|error| StorageError::io(&dir, error))?
         };
         Ok(Self { shared, groups, committer: Mutex::new(Some(committer)) })
+    }
+
+    /// Index of the first entry of a group and of the last.
+    pub(super) fn bounds(&self, id: u16) -> Option<(u64, u64)> {
+        let bounds = self.groups.get(usize::from(id))?.index.read().bounds();
+        Some((bounds.start, bounds.last()?))
     }
 
     pub(super) fn group(&self, id: u16) -> Option<Arc<dyn LogStore>> {
         let group = self.groups.get(usize::from(id))?.clone();
         Some(Arc::new(FileLog { shared: self.shared.clone(), group }))
+    }
+
+    /// Gives back the room of purged entries.
+    pub(super) fn compact(&self) -> Result<(), StorageError> {
+        let engine = self.shared.engine()?;
+        engine::compact(&engine.keyspace).map_err(|error| StorageError::engine(&self.shared.dir, "compaction", error))
     }
 
     /// Writes what is pending and closes the database. Returns the number of the last batch, `None` if a write failed.

@@ -5,6 +5,9 @@
 //! it the current one, and the old one is deleted. Clearing and refilling one keyspace would leave nothing after a crash, and the
 //! engine's `clear` lets a table that is being written in that moment come back.
 
+mod check;
+mod incoming;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +22,7 @@ use super::engine::{self, Sizes};
 use super::journal_check::Proof;
 use super::long_key;
 use super::record::{KEY_LEN_MAX, VALUE_LEN_MAX, seal, unseal};
-use super::state::{Changes, StateStore};
+use super::state::{Changes, Incoming, Reads, StateStore};
 use super::stats::Health;
 
 const CONTROL: &str = "control";
@@ -27,7 +30,10 @@ const CONTROL: &str = "control";
 const FLUSHED_KEY: &[u8] = b"troupemq: flushed before this";
 const RESERVED: &[u8] = &[0xFF; 8];
 const APPLIED_KEY: &[u8] = b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFFapplied";
-const REPLACE_CHUNK_BYTES: usize = 1024 * 1024;
+/// Of a key in a message, bytes.
+const KEY_LEN_SHOWN: usize = 64;
+/// Fewer deleted records are not worth a compaction.
+const DELETED_MIN: u64 = 64;
 
 /// The states of all groups.
 pub(super) struct FileStates {
@@ -44,6 +50,12 @@ struct Shared {
     written: AtomicU64,
     /// Held while flushing.
     flushed: Mutex<Flushed>,
+    /// Held while a generation gets its number.
+    receiving: Mutex<()>,
+    #[cfg(test)]
+    fail_next_sync: std::sync::atomic::AtomicBool,
+    /// Records deleted since the last compaction, by group.
+    deleted: Vec<AtomicU64>,
 }
 
 struct Flushed {
@@ -92,12 +104,16 @@ impl FileStates {
             })
             .collect::<Result<Vec<_>, StorageError>>()?;
         let shared = Shared {
+            deleted: groups.iter().map(|_| AtomicU64::new(0)).collect(),
             dir,
             sizes,
             health,
             engine: RwLock::new(Some(Engine { db, control, groups: Arc::new(groups) })),
             written: AtomicU64::new(0),
             flushed: Mutex::new(Flushed { written: 0, number: flushes }),
+            receiving: Mutex::default(),
+            #[cfg(test)]
+            fail_next_sync: false.into(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -112,19 +128,18 @@ impl FileStates {
         let shared = &self.shared;
         let engine = shared.engine()?;
         let current = |name: &str| name == CONTROL || engine.groups.iter().any(|group| &**group.keyspace.name() == name);
-        let abandoned: Vec<_> = engine.db.list_keyspace_names().into_iter().filter(|name| !current(name)).collect();
+        let names = engine.db.list_keyspace_names().into_iter();
+        let abandoned: Vec<String> = names.filter(|name| !current(name)).map(|name| name.to_string()).collect();
         if abandoned.is_empty() {
             return Ok(());
         }
-        // The engine forgets the sequence numbers of deleted keyspaces and would use them again within one journal, where only a growing
-        // one is sound: a later record in a keyspace that stays holds it up.
-        shared.written.fetch_add(1, Ordering::Release);
-        shared.flush()?;
-        shared.sync()?;
-        for name in abandoned {
-            shared.delete(&engine.db, engine::keyspace(&engine.db, &shared.dir, &name, shared.sizes, false)?);
-        }
-        Ok(())
+        tracing::info!(?abandoned, "deletes what an interrupted snapshot left");
+        shared.delete_all(&engine, &abandoned)
+    }
+
+    #[cfg(test)]
+    pub(super) fn fail_next_sync(&self) {
+        self.shared.fail_next_sync.store(true, Ordering::SeqCst);
     }
 
     /// Flushes and closes the database. Returns the number of the last flush, `None` if it failed.
@@ -146,6 +161,18 @@ struct FileState {
     group: u16,
 }
 
+impl Reads for FileState {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let (_, generation) = self.engine()?;
+        self.shared.get(self.group, &generation.keyspace, key)
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        let (_, generation) = self.engine()?;
+        self.shared.range(self.group, &generation.keyspace, (first, last), visit)
+    }
+}
+
 impl StateStore for FileState {
     fn write(&self, changes: Changes, applied: Vec<u8>) -> Result<(), StorageError> {
         let (engine, generation) = self.engine()?;
@@ -156,12 +183,17 @@ impl StateStore for FileState {
             records.insert(key, value);
         }
         let mut batch = engine.db.batch();
+        let mut deleted = 0;
         for (key, value) in records {
             match value {
                 Some(value) => put(&mut batch, &generation.keyspace, &key, &value),
-                None => batch.remove(&generation.keyspace, &*long_key::stored(&key).0),
+                None => {
+                    deleted += 1;
+                    batch.remove(&generation.keyspace, &*long_key::stored(&key).0);
+                }
             }
         }
+        self.deleted().fetch_add(deleted, Ordering::Relaxed);
         put(&mut batch, &generation.keyspace, APPLIED_KEY, &applied);
         self.shared.commit(batch, &self.place("write"))
     }
@@ -175,69 +207,42 @@ impl StateStore for FileState {
 
     fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> {
         let (engine, generation) = self.engine()?;
-        let mut after = self.place("before the first record");
-        for record in engine.db.snapshot().iter(&generation.keyspace) {
-            let (key, stored) = record.into_inner().map_err(|error| self.shared.engine_error(&after, error))?;
-            let value = unseal(&key, &stored).map_err(|what| self.damaged(&key, what))?;
-            if !key.starts_with(RESERVED) {
-                let (whole, value) =
-                    long_key::original(&key, value).ok_or_else(|| self.damaged(&key, "its long key does not fit".to_owned()))?;
-                visit(whole, value)?;
-            }
-            after = self.place(&format!("after key {}", key.escape_ascii()));
-        }
-        Ok(())
+        self.shared.load(self.group, &engine.db, &generation.keyspace, visit)
     }
 
-    fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError> {
-        let (engine, old) = self.engine()?;
-        let mut number = old.number + 1;
-        // Left by a replace that failed in this process.
-        while engine.db.keyspace_exists(&keyspace_name(self.group, number)) {
-            number += 1;
-        }
-        let name = keyspace_name(self.group, number);
-        let new =
-            Generation { number, keyspace: engine::keyspace(&engine.db, &self.shared.dir, &name, self.shared.sizes, true)? };
-        self.fill(&engine, &new.keyspace, records, &applied)?;
-        self.shared.make_current(self.group, new)?;
-        self.shared.flush()?;
-        self.shared.delete(&engine.db, old.keyspace);
-        Ok(())
+    fn receive(&self) -> Result<Box<dyn Incoming>, StorageError> {
+        let incoming = incoming::FileIncoming::begin(Arc::clone(&self.shared), self.group)?;
+        Ok(Box::new(incoming))
     }
 
     fn flush(&self) -> Result<(), StorageError> {
         self.shared.flush()
     }
+
+    fn compact(&self) -> Result<(), StorageError> {
+        let (_, generation) = self.engine()?;
+        let deleted = self.deleted().load(Ordering::Relaxed);
+        // Deleted ones count among those there, and so do the marks of their deletion.
+        let there = generation.keyspace.approximate_len() as u64;
+        if deleted < DELETED_MIN.max(there / 4) {
+            return Ok(());
+        }
+        engine::compact(&generation.keyspace).map_err(|error| self.shared.engine_error(&self.place("compaction"), error))?;
+        self.deleted().fetch_sub(deleted, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 impl FileState {
+    fn deleted(&self) -> &AtomicU64 {
+        static NONE: AtomicU64 = AtomicU64::new(0);
+        self.shared.deleted.get(usize::from(self.group)).unwrap_or(&NONE)
+    }
+
     fn engine(&self) -> Result<(Engine, Generation), StorageError> {
         let engine = self.shared.engine()?;
         let generation = engine.groups.get(usize::from(self.group)).cloned().ok_or_else(closed)?;
         Ok((engine, generation))
-    }
-
-    fn fill(
-        &self,
-        engine: &Engine,
-        keyspace: &Keyspace,
-        records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>,
-        applied: &[u8],
-    ) -> Result<(), StorageError> {
-        let place = self.place("replace");
-        let (mut batch, mut bytes) = (engine.db.batch(), 0);
-        for (key, value) in records {
-            check_record(&key, &value)?;
-            put(&mut batch, keyspace, &key, &value);
-            bytes += key.len() + value.len();
-            if bytes >= REPLACE_CHUNK_BYTES {
-                self.shared.commit(std::mem::replace(&mut batch, engine.db.batch()), &place)?;
-                bytes = 0;
-            }
-        }
-        put(&mut batch, keyspace, APPLIED_KEY, applied);
-        self.shared.commit(batch, &place)
     }
 
     fn unseal(&self, key: &[u8], stored: &[u8]) -> Result<Vec<u8>, StorageError> {
@@ -245,11 +250,11 @@ impl FileState {
     }
 
     fn damaged(&self, key: &[u8], what: String) -> StorageError {
-        StorageError::damaged(&self.shared.dir, self.place(&format!("key {}", key.escape_ascii())), what)
+        self.shared.damaged_record(self.group, key, what)
     }
 
     fn place(&self, what: &str) -> String {
-        format!("group {} {what}", self.group)
+        place(self.group, what)
     }
 }
 
@@ -270,7 +275,7 @@ impl Shared {
         Ok(())
     }
 
-    fn stop_on_error(&self, result: Result<(), StorageError>) -> Result<(), StorageError> {
+    fn stop_on_error<T>(&self, result: Result<T, StorageError>) -> Result<T, StorageError> {
         result.inspect_err(|error| self.health.poison(error))
     }
 
@@ -288,19 +293,102 @@ impl Shared {
     }
 
     fn sync(&self) -> Result<(), StorageError> {
+        #[cfg(test)]
+        if self.fail_next_sync.load(Ordering::SeqCst) {
+            return self.stop_on_error(Err(StorageError::io(&self.dir, std::io::Error::from_raw_os_error(5))));
+        }
         let synced = self.engine()?.db.persist(PersistMode::SyncData);
         self.stop_on_error(synced.map_err(|error| self.engine_error("flush", error)))
     }
 
-    /// The records of `new` are written before this one and flushed with it.
-    fn make_current(&self, group: u16, new: Generation) -> Result<(), StorageError> {
-        let engine = self.engine()?;
-        let mut batch = engine.db.batch().durability(Some(PersistMode::SyncAll));
-        put(&mut batch, &engine.control, &group.to_be_bytes(), &new.number.to_be_bytes());
-        self.commit(batch, &format!("group {group} replace"))?;
-        let mut engine = self.engine.write();
-        let groups = Arc::make_mut(&mut engine.as_mut().ok_or_else(closed)?.groups);
-        *groups.get_mut(usize::from(group)).ok_or_else(closed)? = new;
+    fn damaged_record(&self, group: u16, key: &[u8], what: String) -> StorageError {
+        let start = key.get(..KEY_LEN_SHOWN).unwrap_or(key);
+        StorageError::damaged(&self.dir, place(group, &format!("key {}", start.escape_ascii())), what)
+    }
+
+    fn get(&self, group: u16, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let (short, _) = long_key::stored(key);
+        let read = || {
+            let found = keyspace.get(&*short);
+            let found = found.map_err(|error| self.engine_error(&place(group, "get"), error))?;
+            let Some(found) = found else { return Ok(None) };
+            let (whole, value) = self.original(group, &short, &found)?;
+            // By the checksum it cannot be another; a digest of a long key might.
+            Ok((whole == key).then(|| value.to_vec()))
+        };
+        self.stop_on_error(read())
+    }
+
+    fn range(
+        &self,
+        group: u16,
+        keyspace: &Keyspace,
+        (first, last): (&[u8], &[u8]),
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StorageError> {
+        let (first, last) = (long_key::stored(first).0, long_key::stored(last).0);
+        if first > last {
+            return Ok(());
+        }
+        let mut read = || {
+            for record in keyspace.range(&*first..=&*last) {
+                let (key, stored) = record.into_inner().map_err(|error| self.engine_error(&place(group, "range"), error))?;
+                if !key.starts_with(RESERVED) {
+                    let (whole, value) = self.original(group, &key, &stored)?;
+                    if !visit(whole, value) {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        self.stop_on_error(read())
+    }
+
+    /// The whole key and the value of what the engine holds under `key`.
+    fn original<'a>(&self, group: u16, key: &'a [u8], stored: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), StorageError> {
+        let value = unseal(key, stored).map_err(|what| self.damaged_record(group, key, what))?;
+        long_key::original(key, value).ok_or_else(|| self.damaged_record(group, key, "its long key does not fit".to_owned()))
+    }
+
+    /// Visits the records of a keyspace in key order.
+    #[expect(clippy::type_complexity, reason = "a name for the visitor would say less than its type")]
+    fn load(
+        &self,
+        group: u16,
+        db: &Database,
+        keyspace: &Keyspace,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let mut last_key = None;
+        for record in db.snapshot().iter(keyspace) {
+            let (key, stored) = record.into_inner().map_err(|error| {
+                let after = last_key.as_deref().map_or_else(
+                    || "before the first record".to_owned(),
+                    |key: &[u8]| format!("after key {}", key.get(..KEY_LEN_SHOWN).unwrap_or(key).escape_ascii()),
+                );
+                self.engine_error(&place(group, &after), error)
+            })?;
+            if key.starts_with(RESERVED) {
+                unseal(&key, &stored).map_err(|what| self.damaged_record(group, &key, what))?;
+            } else {
+                let (whole, value) = self.original(group, &key, &stored)?;
+                visit(whole, value)?;
+            }
+            last_key = Some(key);
+        }
+        Ok(())
+    }
+
+    /// Deletes generations that are not current. The engine forgets the sequence numbers of deleted keyspaces and would use them again within
+    /// one journal, where only a growing one is sound: a later record in a keyspace that stays holds it up.
+    fn delete_all(&self, engine: &Engine, names: &[String]) -> Result<(), StorageError> {
+        self.written.fetch_add(1, Ordering::Release);
+        self.flush()?;
+        self.sync()?;
+        for name in names {
+            self.delete(&engine.db, engine::keyspace(&engine.db, &self.dir, name, self.sizes, false)?);
+        }
         Ok(())
     }
 
@@ -311,6 +399,10 @@ impl Shared {
             tracing::warn!(dir = %self.dir.display(), name, %error, "cannot delete an old generation of a group's state");
         }
     }
+}
+
+fn place(group: u16, what: &str) -> String {
+    format!("group {group} {what}")
 }
 
 fn put(batch: &mut OwnedWriteBatch, keyspace: &Keyspace, key: &[u8], value: &[u8]) {

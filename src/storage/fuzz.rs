@@ -15,7 +15,7 @@ pub fn stored_record(data: &[u8]) {
         0 => envelopes(&mut draw),
         1 => {
             // A broken batch first, as the caller has found it.
-            for proof in [Proof::AnyBatch, Proof::Key(KEY)] {
+            for proof in [Proof::Numbered(KEY), Proof::Key(KEY)] {
                 let rest = draw.clone().rest();
                 assert!(proof_within(rest, proof).is_none_or(|at| (1..rest.len()).contains(&at)));
             }

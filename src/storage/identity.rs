@@ -11,7 +11,7 @@ use super::StorageError;
 /// Format of the directory as a whole. A directory of a newer one is refused.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
-const FILE_NAME: &str = "identity";
+pub(super) const FILE_NAME: &str = "identity";
 const MAGIC: &str = "troupemq-data";
 
 /// Written once, checked at every start (the incarnation grows with each start).
@@ -34,8 +34,18 @@ pub(super) struct Stored {
     pub(super) identity: Identity,
     /// Both databases were once complete: from then on a missing part is damage, not a first start.
     pub(super) initialised: bool,
+    /// The node joined a cluster without data and has no vote until that is made good (`cluster::membership`). Kept, since a crash on the way
+    /// must not give it one.
+    #[serde(default)]
+    pub(super) voteless: bool,
+    /// The node left its cluster for good: the data are of no use any more.
+    #[serde(default)]
+    pub(super) left: bool,
     /// How far both databases were at a clean close; `None` while open and after a crash. With it even a neatly cut tail is found.
     pub(super) closed_at: Option<ClosedAt>,
+    /// There is a file `flushed`, and it must be there. (Not in directories of the first versions.)
+    #[serde(default)]
+    pub(super) marked: bool,
 }
 
 /// Numbers of what was written last.
@@ -124,7 +134,14 @@ mod tests {
             incarnation: 1_700_000_000_000,
             promised_to: None,
         };
-        Stored { identity, initialised: true, closed_at: Some(ClosedAt { log: 7, state: 3 }) }
+        Stored {
+            identity,
+            initialised: true,
+            voteless: true,
+            left: false,
+            closed_at: Some(ClosedAt { log: 7, state: 3 }),
+            marked: true,
+        }
     }
 
     #[test]

@@ -37,8 +37,9 @@ const CHUNK: usize = 64 * 1024;
 /// Which later batch in the same file proves that everything before it was flushed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Proof {
-    /// Any: each batch is flushed before the next is written.
-    AnyBatch,
+    /// Any: each batch is flushed before the next is written. Those that write this key number themselves by it, without a gap: the last eight
+    /// bytes of its value, big endian.
+    Numbered(&'static [u8]),
     /// One that writes this key.
     Key(&'static [u8]),
 }
@@ -49,7 +50,7 @@ pub(super) fn check(dir: &Path, proof: Proof, closed: bool) -> Result<(), Storag
     let Some((active, sealed)) = journals.split_last() else {
         return Err(StorageError::damaged(dir, "journal", "there is none"));
     };
-    let mut last_seqno = None;
+    let mut last_seqno = Last::default();
     for (number, path) in sealed {
         check_one(path, proof, true, &mut last_seqno)?;
         // The engine removes journals from the oldest on.
@@ -74,16 +75,12 @@ fn journals(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(numbered)
 }
 
-fn check_one(path: &Path, proof: Proof, flushed: bool, last_seqno: &mut Option<u64>) -> Result<(), StorageError> {
+fn check_one(path: &Path, proof: Proof, flushed: bool, last_seqno: &mut Last) -> Result<(), StorageError> {
     let io = |error| StorageError::io(path, error);
     let file = File::open(path).map_err(io)?;
-    let (at, mut reader, in_order) = end_of_whole_batches(file, last_seqno).map_err(io)?;
-    if !in_order {
-        return Err(StorageError::damaged(
-            path,
-            format!("byte {at}"),
-            "the sequence number of this batch, or of the one before, is wrong",
-        ));
+    let (at, mut reader, fault) = end_of_whole_batches(file, proof, last_seqno).map_err(io)?;
+    if let Some(fault) = fault {
+        return Err(StorageError::damaged(path, format!("byte {at}"), fault));
     }
     if only_zeros(&mut reader).map_err(io)? {
         return Ok(());
@@ -104,19 +101,44 @@ fn check_one(path: &Path, proof: Proof, flushed: bool, last_seqno: &mut Option<u
     file.set_len(at).and_then(|()| file.sync_all()).map_err(io)
 }
 
-/// Position after the last of the whole batches the file begins with, and whether they are in order (if not, where they are not).
-fn end_of_whole_batches(file: File, last_seqno: &mut Option<u64>) -> io::Result<(u64, BufReader<File>, bool)> {
+/// What the batch before was.
+#[derive(Debug, Default)]
+struct Last {
+    seqno: Option<u64>,
+    number: Option<u64>,
+}
+
+impl Last {
+    /// Why this batch cannot follow, if so.
+    fn follow(&mut self, batch: &Batch) -> Option<&'static str> {
+        if Some(batch.seqno) <= self.seqno {
+            return Some("the sequence number of this batch, or of the one before, is wrong");
+        }
+        self.seqno = Some(batch.seqno);
+        if let Some(number) = batch.number {
+            if self.number.is_some_and(|last| last.checked_add(1) != Some(number)) {
+                return Some("batches before this one are missing");
+            }
+            self.number = Some(number);
+        }
+        None
+    }
+}
+
+/// Position after the last of the whole batches the file begins with, and what is wrong with the batch there.
+fn end_of_whole_batches(file: File, proof: Proof, last: &mut Last) -> io::Result<(u64, BufReader<File>, Option<&'static str>)> {
+    let numbered = if let Proof::Numbered(key) = proof { Some(key) } else { None };
     let mut reader = BufReader::with_capacity(CHUNK, file);
     let mut at = 0;
-    while let Some(batch) = read_batch(&mut reader, None)? {
-        if Some(batch.seqno) <= *last_seqno {
-            return Ok((at, reader, false));
+    while let Some(batch) = read_batch(&mut reader, numbered)? {
+        let fault = last.follow(&batch);
+        if fault.is_some() {
+            return Ok((at, reader, fault));
         }
-        *last_seqno = Some(batch.seqno);
         at += batch.len;
     }
     reader.seek(SeekFrom::Start(at))?;
-    Ok((at, reader, true))
+    Ok((at, reader, None))
 }
 
 fn only_zeros(reader: &mut impl Read) -> io::Result<bool> {
@@ -134,7 +156,7 @@ fn only_zeros(reader: &mut impl Read) -> io::Result<bool> {
 /// Position in `rest` of a whole batch that is proof. `rest` begins with a broken one.
 pub(super) fn proof_within(rest: &[u8], proof: Proof) -> Option<usize> {
     let key = match proof {
-        Proof::AnyBatch => None,
+        Proof::Numbered(_) => None,
         Proof::Key(key) => Some(key),
     };
     let mut from = 1;
@@ -156,6 +178,8 @@ struct Batch {
     seqno: u64,
     len: u64,
     has_key: bool,
+    /// The last eight bytes of the value under the key asked for.
+    number: Option<u64>,
 }
 
 /// `None` if what follows is not a whole, undamaged batch.
@@ -169,7 +193,7 @@ fn read_batch(reader: &mut impl Read, key: Option<&[u8]>) -> io::Result<Option<B
 fn try_read_batch(reader: &mut impl Read, wanted: Option<&[u8]>) -> io::Result<Batch> {
     let [tag, a, b, c, d, seqno @ ..] = array::<START_LEN>(reader)?;
     ensure(tag == TAG_START)?;
-    let mut batch = Batch { seqno: u64::from_le_bytes(seqno), len: START_LEN as u64, has_key: false };
+    let mut batch = Batch { seqno: u64::from_le_bytes(seqno), len: START_LEN as u64, has_key: false, number: None };
     let mut hasher = Xxh3::new();
     let mut body = Vec::new();
     for _ in 0..u32::from_le_bytes([a, b, c, d]) {
@@ -192,7 +216,11 @@ fn try_read_batch(reader: &mut impl Read, wanted: Option<&[u8]>) -> io::Result<B
         hasher.update(&header);
         hasher.update(&body);
         batch.len += header.len() as u64 + body_len;
-        batch.has_key |= wanted.is_some_and(|wanted| key_len == wanted.len() as u64 && body.starts_with(wanted));
+        let found = wanted.filter(|wanted| key_len == wanted.len() as u64);
+        if let Some(value) = found.and_then(|wanted| body.strip_prefix(wanted)) {
+            batch.has_key = true;
+            batch.number = value.last_chunk().map(|number| u64::from_be_bytes(*number));
+        }
     }
     let [tag] = array(reader)?;
     ensure(tag == TAG_END)?;
@@ -217,6 +245,7 @@ mod tests {
     use super::*;
 
     const KEY: &[u8] = b"flushed";
+    const ANY: Proof = Proof::Numbered(b"number");
 
     fn batch(seqno: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
         let mut item = vec![TAG_ITEM, 0, 0];
@@ -256,7 +285,7 @@ mod tests {
     fn whole_batches_followed_by_zeros_or_nothing_are_left_alone() {
         let (bytes, one) = journal();
         for len in [0, one, 2 * one, 3 * one, bytes.len()] {
-            assert_eq!(outcome(&bytes[..len], Proof::AnyBatch, true), Ok(len));
+            assert_eq!(outcome(&bytes[..len], ANY, true), Ok(len));
         }
     }
 
@@ -264,8 +293,8 @@ mod tests {
     fn a_torn_tail_is_cut_unless_the_database_was_closed() {
         let (bytes, one) = journal();
         for len in 2 * one + 1..3 * one {
-            assert_eq!(outcome(&bytes[..len], Proof::AnyBatch, false), Ok(2 * one), "len {len}");
-            assert!(outcome(&bytes[..len], Proof::AnyBatch, true).is_err(), "len {len}");
+            assert_eq!(outcome(&bytes[..len], ANY, false), Ok(2 * one), "len {len}");
+            assert!(outcome(&bytes[..len], ANY, true).is_err(), "len {len}");
         }
     }
 
@@ -276,7 +305,7 @@ mod tests {
             let mut bad = bytes.clone();
             bad[at] ^= 0x10;
             let seqno = (at % one).checked_sub(5).is_some_and(|at| at < 8);
-            match outcome(&bad, Proof::AnyBatch, false) {
+            match outcome(&bad, ANY, false) {
                 // The first may be too small and the last too large: they stay the first and the last.
                 Ok(len) if seqno => assert!((at < one || at >= 2 * one) && len == bytes.len(), "byte {at}"),
                 Ok(len) => assert!(at >= 2 * one && len == 2 * one, "byte {at} len {len}"),
@@ -302,23 +331,40 @@ mod tests {
         let (bytes, one) = journal();
         fs::write(dir.path().join("9.jnl"), &bytes[..3 * one - 1]).unwrap();
         fs::write(dir.path().join("10.jnl"), batch(0x2000, b"k", b"v")).unwrap();
-        let error = check(dir.path(), Proof::AnyBatch, false).unwrap_err().to_string();
+        let error = check(dir.path(), ANY, false).unwrap_err().to_string();
         assert!(error.contains("9.jnl") && error.contains(&format!("byte {}", 2 * one)), "{error}");
     }
 
     #[test]
     fn a_missing_journal_and_batches_out_of_order_between_two_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(check(dir.path(), Proof::AnyBatch, false).is_err());
+        assert!(check(dir.path(), ANY, false).is_err());
         let write = |name: &str, seqno| fs::write(dir.path().join(name), batch(seqno, b"k", b"v")).unwrap();
         write("7.jnl", 5);
         write("9.jnl", 7);
-        let error = check(dir.path(), Proof::AnyBatch, false).unwrap_err().to_string();
+        let error = check(dir.path(), ANY, false).unwrap_err().to_string();
         assert!(error.contains("8.jnl"), "{error}");
         write("8.jnl", 6);
-        check(dir.path(), Proof::AnyBatch, false).unwrap();
+        check(dir.path(), ANY, false).unwrap();
         write("8.jnl", 8);
-        let error = check(dir.path(), Proof::AnyBatch, false).unwrap_err().to_string();
+        let error = check(dir.path(), ANY, false).unwrap_err().to_string();
         assert!(error.contains("9.jnl"), "{error}");
+    }
+
+    #[test]
+    fn batches_missing_between_two_journals_are_noticed_by_their_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbered = |seqno: u64| batch(seqno, b"number", &(seqno - 10).to_be_bytes());
+        let write = |name: &str, seqnos: &[u64]| {
+            let bytes: Vec<u8> = seqnos.iter().flat_map(|seqno| numbered(*seqno)).collect();
+            fs::write(dir.path().join(name), bytes).unwrap();
+        };
+        write("0.jnl", &[11, 12, 13]);
+        write("1.jnl", &[14, 15]);
+        check(dir.path(), ANY, false).unwrap();
+        // The end of a journal that was closed, cut between two batches.
+        write("0.jnl", &[11, 12]);
+        let error = check(dir.path(), ANY, false).unwrap_err().to_string();
+        assert!(error.contains("1.jnl is damaged at byte 0") && error.contains("missing"), "{error}");
     }
 }

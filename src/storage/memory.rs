@@ -1,7 +1,7 @@
 //! `in-memory` mode: the same interfaces over maps. Nothing survives the process, so everything is durable at once.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::StorageError;
 use super::log::{Flushed, LogStore};
 use super::log_index::LogIndex;
-use super::state::{Changes, StateStore};
+use super::state::{Changes, Incoming, Reads, StateStore};
 use super::stats::Health;
 
 /// Logs and states of all groups.
@@ -86,7 +86,73 @@ type Records = BTreeMap<Vec<u8>, Arc<[u8]>>;
 
 #[derive(Default)]
 struct MemoryState {
-    content: Mutex<(Records, Option<Vec<u8>>)>,
+    content: Arc<Mutex<(Records, Option<Vec<u8>>)>>,
+}
+
+struct MemoryIncoming {
+    content: Arc<Mutex<(Records, Option<Vec<u8>>)>>,
+    records: Arc<Mutex<Records>>,
+}
+
+/// The records of a state that is received.
+struct MemoryReads(Arc<Mutex<Records>>);
+
+impl Reads for MemoryReads {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(get(&self.0.lock(), key))
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        range(&self.0.lock(), first, last, visit);
+        Ok(())
+    }
+}
+
+fn get(records: &Records, key: &[u8]) -> Option<Vec<u8>> {
+    records.get(key).map(|value| value.to_vec())
+}
+
+fn range(records: &Records, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+    if first <= last {
+        let bounds = (Bound::Included(first), Bound::Included(last));
+        let _ = records.range::<[u8], _>(bounds).all(|(key, value)| visit(key, value));
+    }
+}
+
+impl Incoming for MemoryIncoming {
+    fn write(&mut self, records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<(), StorageError> {
+        self.records.lock().extend(records.into_iter().map(|(key, value)| (key, value.into())));
+        Ok(())
+    }
+
+    fn load(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError>) -> Result<(), StorageError> {
+        let records = self.records.lock().clone();
+        records.iter().try_for_each(|(key, value)| visit(key, value))
+    }
+
+    fn reads(&self) -> Arc<dyn Reads> {
+        Arc::new(MemoryReads(Arc::clone(&self.records)))
+    }
+
+    fn flush(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn make_current(&mut self, applied: Vec<u8>) -> Result<(), StorageError> {
+        *self.content.lock() = (std::mem::take(&mut *self.records.lock()), Some(applied));
+        Ok(())
+    }
+}
+
+impl Reads for MemoryState {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(get(&self.content.lock().0, key))
+    }
+
+    fn range(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StorageError> {
+        range(&self.content.lock().0, first, last, visit);
+        Ok(())
+    }
 }
 
 impl StateStore for MemoryState {
@@ -111,10 +177,8 @@ impl StateStore for MemoryState {
         records.iter().try_for_each(|(key, value)| visit(key, value))
     }
 
-    fn replace(&self, records: &mut dyn Iterator<Item = (Vec<u8>, Vec<u8>)>, applied: Vec<u8>) -> Result<(), StorageError> {
-        let records = records.map(|(key, value)| (key, value.into())).collect();
-        *self.content.lock() = (records, Some(applied));
-        Ok(())
+    fn receive(&self) -> Result<Box<dyn Incoming>, StorageError> {
+        Ok(Box::new(MemoryIncoming { content: Arc::clone(&self.content), records: Arc::default() }))
     }
 
     fn flush(&self) -> Result<(), StorageError> {

@@ -47,7 +47,7 @@ impl Health {
     /// could report success for lost data.
     pub(super) fn poison(&self, reason: &StorageError) {
         if self.poison.set(reason.to_string()).is_ok() {
-            tracing::error!(%reason, "storage stops: a write to the data directory failed");
+            tracing::error!(%reason, "storage stops: the data directory cannot be written, or not be read");
         }
     }
 

@@ -171,7 +171,7 @@ fn a_first_start_that_did_not_get_to_its_end_is_started_over() {
     drop(open(dir.path()));
     let file = identity::IdentityFile::in_directory(dir.path());
     let stored = file.read().unwrap().unwrap();
-    file.write(&identity::Stored { initialised: false, closed_at: None, ..stored }).unwrap();
+    file.write(&identity::Stored { initialised: false, closed_at: None, marked: false, ..stored }).unwrap();
     fs::remove_file(dir.path().join("raft/version")).unwrap();
     fs::remove_dir_all(dir.path().join("state/keyspaces")).unwrap();
     open(dir.path());

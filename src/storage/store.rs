@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::directory::Directory;
 use super::file_log::FileLogs;
 use super::file_state::FileStates;
+use super::flushed_mark::{self, FlushedMark};
 use super::identity::{ClosedAt, IdentityFile, Stored};
 use super::memory::Memory;
 use super::stats::{Health, StorageStats};
@@ -23,9 +24,10 @@ pub enum Mode {
 /// What a simulated node keeps its data on.
 #[cfg(any(test, feature = "sim"))]
 pub trait SimulatedDisk: Send + Sync {
-    fn identity(&self) -> Option<Identity>;
+    /// What was written last.
+    fn identity(&self) -> Option<Vec<u8>>;
     /// Durable on return.
-    fn write_identity(&self, identity: &Identity) -> Result<(), StorageError>;
+    fn write_identity(&self, identity: Vec<u8>) -> Result<(), StorageError>;
     fn log(&self, group: u16) -> Option<Arc<dyn LogStore>>;
     fn state(&self, group: u16) -> Option<Arc<dyn StateStore>>;
 }
@@ -74,12 +76,10 @@ impl Storage {
     /// Opens what a simulated node left on its disk, or an empty one.
     #[cfg(any(test, feature = "sim"))]
     pub fn simulated(disk: Arc<dyn SimulatedDisk>, node_name: &str, shards: u16, now_ms: u64) -> Result<Self, StorageError> {
-        let mut stored = new_identity(node_name, shards, 0);
-        if let Some(identity) = disk.identity() {
-            stored.identity = identity;
-        }
+        let stored = disk.identity().and_then(|json| serde_json::from_slice(&json).ok());
+        let mut stored = stored.unwrap_or_else(|| new_identity(node_name, shards, 0));
         stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
-        disk.write_identity(&stored.identity)?;
+        write_simulated(disk.as_ref(), &stored)?;
         Ok(Self { identity: Mutex::new(stored), health: Arc::default(), backend: Backend::Simulated(disk) })
     }
 
@@ -87,15 +87,43 @@ impl Storage {
         self.identity.lock().identity.clone()
     }
 
-    /// Durable on return. A cluster id, once set, cannot be changed.
+    /// Durable on return. A cluster id, once set, cannot be changed. A node that promised itself to no founder joins: it has no vote yet.
     pub fn set_cluster_id(&self, cluster_id: &str) -> Result<(), StorageError> {
-        self.change_identity(|identity, path| match &identity.cluster_id {
+        self.change_stored(|stored, path| match &stored.identity.cluster_id {
             Some(found) if found != cluster_id => Err(wrong_owner(path, "cluster", found, cluster_id)),
-            _ => {
-                identity.cluster_id = Some(cluster_id.to_owned());
+            Some(_) => Ok(()),
+            None => {
+                stored.identity.cluster_id = Some(cluster_id.to_owned());
+                stored.voteless = stored.identity.promised_to.is_none();
                 Ok(())
             }
         })
+    }
+
+    /// Whether the node came into its cluster without data, and that is not made good yet.
+    pub fn is_voteless(&self) -> bool {
+        self.identity.lock().voteless
+    }
+
+    /// Durable on return.
+    pub fn set_voteless(&self, voteless: bool) -> Result<(), StorageError> {
+        self.change_stored(|stored, _| {
+            stored.voteless = voteless;
+            Ok(())
+        })
+    }
+
+    /// The node left its cluster: the directory is refused from now on. Durable on return.
+    pub fn set_left(&self) -> Result<(), StorageError> {
+        self.change_stored(|stored, _| {
+            stored.left = true;
+            Ok(())
+        })
+    }
+
+    /// Whether what was stored is there after a restart.
+    pub fn is_on_disk(&self) -> bool {
+        !matches!(self.backend, Backend::Memory(_))
     }
 
     /// Durable on return.
@@ -135,6 +163,16 @@ impl Storage {
         state.ok_or_else(|| no_group(group))
     }
 
+    /// Gives back the room of purged log entries on the disk. May take a while; for quiet moments.
+    pub fn compact_logs(&self) -> Result<(), StorageError> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(_) => Ok(()),
+            Backend::File(files) => files.logs.compact(),
+        }
+    }
+
     pub fn stats(&self) -> StorageStats {
         self.health.stats()
     }
@@ -143,18 +181,22 @@ impl Storage {
         &self,
         change: impl FnOnce(&mut Identity, &Path) -> Result<R, StorageError>,
     ) -> Result<R, StorageError> {
+        self.change_stored(|stored, path| change(&mut stored.identity, path))
+    }
+
+    fn change_stored<R>(&self, change: impl FnOnce(&mut Stored, &Path) -> Result<R, StorageError>) -> Result<R, StorageError> {
         let mut current = self.identity.lock();
         let mut changed = current.clone();
         let result = match &self.backend {
-            Backend::Memory(_) => change(&mut changed.identity, Path::new("in-memory"))?,
+            Backend::Memory(_) => change(&mut changed, Path::new("in-memory"))?,
             #[cfg(any(test, feature = "sim"))]
             Backend::Simulated(disk) => {
-                let result = change(&mut changed.identity, Path::new("simulated"))?;
-                disk.write_identity(&changed.identity)?;
+                let result = change(&mut changed, Path::new("simulated"))?;
+                write_simulated(disk.as_ref(), &changed)?;
                 result
             }
             Backend::File(files) => {
-                let result = change(&mut changed.identity, files.identity.path())?;
+                let result = change(&mut changed, files.identity.path())?;
                 if changed != *current {
                     files.identity.write(&changed)?;
                 }
@@ -163,6 +205,13 @@ impl Storage {
         };
         *current = changed;
         Ok(result)
+    }
+
+    #[cfg(test)]
+    pub(super) fn fail_next_state_flush(&self) {
+        if let Backend::File(files) = &self.backend {
+            files.states.fail_next_sync();
+        }
     }
 
     #[cfg(test)]
@@ -186,6 +235,10 @@ impl Files {
         let mut stored = match file.read()? {
             Some(stored) => {
                 check_owner(file.path(), &stored.identity, node_name, shards)?;
+                if stored.left {
+                    let cluster = stored.identity.cluster_id.unwrap_or_default();
+                    return Err(StorageError::Left { path: path.to_owned(), node: stored.identity.node_name, cluster });
+                }
                 stored
             }
             None if directory.raft().exists() || directory.state().exists() => {
@@ -198,10 +251,11 @@ impl Files {
             }
         };
         let (initialised, closed_at) = (stored.initialised, stored.closed_at);
-        let logs = FileLogs::open(directory.raft(), shards + 1, initialised, closed_at.map(|at| at.log), health.clone())?;
+        let marked = if stored.marked { read_mark(path)? } else { None };
+        let logs = FileLogs::open(path, shards + 1, initialised, closed_at.map(|at| at.log), marked, health.clone())?;
         let states = FileStates::open(directory.state(), shards + 1, initialised, closed_at.map(|at| at.state), health.clone())?;
         stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
-        stored = Stored { initialised: true, closed_at: None, ..stored };
+        stored = Stored { initialised: true, closed_at: None, marked: true, ..stored };
         file.write(&stored)?;
         states.delete_abandoned()?;
         Ok((Self { logs, states, identity: file, _directory: directory }, stored))
@@ -210,6 +264,14 @@ impl Files {
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Storage {
+    /// Writes what is pending and notes that the directory was closed cleanly. Handles refuse everything from now on. The drop does the same, but
+    /// a process that ends does not drop what its threads hold.
+    pub fn close(&self) {
         let Backend::File(files) = &self.backend else { return };
         let (log, state) = (files.logs.close(), files.states.close());
         let (Some(log), Some(state)) = (log, state) else { return };
@@ -221,9 +283,20 @@ impl Drop for Storage {
     }
 }
 
+/// How far the log was flushed, where that must be written.
+pub(super) fn read_mark(path: &Path) -> Result<Option<u64>, StorageError> {
+    let missing = || StorageError::damaged(&path.join(flushed_mark::FILE_NAME), "byte 0", "it is missing");
+    FlushedMark::read(path)?.ok_or_else(missing).map(Some)
+}
+
+#[cfg(any(test, feature = "sim"))]
+fn write_simulated(disk: &dyn SimulatedDisk, stored: &Stored) -> Result<(), StorageError> {
+    disk.write_identity(serde_json::to_vec(stored).map_err(|error| StorageError::Engine(error.to_string()))?)
+}
+
 fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {
     let identity = Identity { node_name: node_name.to_owned(), cluster_id: None, shards, incarnation, promised_to: None };
-    Stored { identity, initialised: false, closed_at: None }
+    Stored { identity, initialised: false, voteless: false, left: false, closed_at: None, marked: false }
 }
 
 fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {

@@ -68,7 +68,7 @@ hivemq_metrics! {
 }
 
 impl HiveMqMetrics {
-    /// The counter of a drop reason; HiveMQ is not known to have one for messages prevented outbound.
+    /// The counter of a drop reason; HiveMQ is not known to have one for messages prevented outbound or not retained.
     pub(super) fn drop_reason(&self, reason: DropReason) -> Option<&IntGauge> {
         match reason {
             DropReason::ClientMessageQueueFull => Some(&self.dropped_queue_full),
@@ -76,7 +76,7 @@ impl HiveMqMetrics {
             DropReason::Qos0ChannelNotWritable => Some(&self.dropped_not_writable),
             DropReason::MaximumPacketSizeExceeded => Some(&self.dropped_message_too_large),
             DropReason::ExtensionPreventedInbound => Some(&self.dropped_inbound_intercepted),
-            DropReason::ExtensionPreventedOutbound => None,
+            DropReason::ExtensionPreventedOutbound | DropReason::RetainedMessageLimitReached => None,
             DropReason::InternalError => Some(&self.dropped_internal_error),
         }
     }

@@ -35,11 +35,16 @@ pub fn init(filter: &str) -> Result<(), LoggingError> {
 fn with_quiet_libraries(filter: &str) -> String {
     match filter {
         "info" => format!("{filter},{QUIET}"),
+        "warn" => format!("{filter},{QUIET_RAFT}"),
         _ => filter.to_owned(),
     }
 }
 
-const QUIET: &str = "openraft=error,actix_server=warn,fjall=warn,lsm_tree=warn";
+/// openraft warns of every call to a peer that is away and of every vote that is not granted, many times a second while a node restarts, and
+/// names neither node nor group; and it calls it an error that a group was asked something when it had been stopped with its node. (A group that stops
+/// by itself ends the node, and the log says why.) The `cluster` room says who is away, who leads and what is waited for.
+const QUIET_RAFT: &str = "openraft=error,openraft::raft::raft_inner=off";
+const QUIET: &str = "openraft=error,openraft::raft::raft_inner=off,actix_server=warn,fjall=warn,lsm_tree=warn";
 
 fn parse(filter: &str) -> Result<EnvFilter, LoggingError> {
     EnvFilter::builder().parse(filter).map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })

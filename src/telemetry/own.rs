@@ -102,6 +102,8 @@ pub struct OwnMetrics {
     pub storage_poisoned: IntGauge,
     /// 1 while readiness is UP.
     pub ready: IntGauge,
+    /// 1 while the node parts with its clients and takes none.
+    pub draining: IntGauge,
     /// Messages for another node that its link did not take.
     pub peer_messages_lost_total: IntCounter,
     /// Re-published messages given up because their topic would exceed 65,535 bytes.
@@ -113,6 +115,12 @@ pub struct OwnMetrics {
     pub connects_refused_total: IntCounter,
     /// Bytes held for packets of which not all has come.
     pub incomplete_packet_bytes: IntGauge,
+    /// Queues of sessions and shared subscriptions at 80 % of their limit or above.
+    pub queues_nearly_full: IntGauge,
+    /// Bytes of queued messages kept in memory although they are on disk.
+    pub queue_memory_bytes: IntGauge,
+    /// Of the shards this node leads.
+    pub retained_bytes: IntGauge,
     submit_failures_total: IntCounterVec,
     login_failures_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
@@ -143,7 +151,19 @@ impl OwnMetrics {
                 registry,
                 IntGauge::new("troupemq_storage_poisoned", "Whether writing to the data directory failed for good.")?,
             )?,
+            queues_nearly_full: added(
+                registry,
+                IntGauge::new("troupemq_queues_nearly_full", "Queues that hold 80 % of what they may hold, or more.")?,
+            )?,
+            queue_memory_bytes: added(
+                registry,
+                IntGauge::new("troupemq_queue_memory_bytes", "Queued messages kept in memory although they are on disk.")?,
+            )?,
             ready: added(registry, IntGauge::new("troupemq_ready", "Whether the node is ready for clients.")?)?,
+            draining: added(
+                registry,
+                IntGauge::new("troupemq_draining", "Whether the node parts with its clients and leads nothing.")?,
+            )?,
             peer_messages_lost_total: counter(
                 registry,
                 "peer_messages_lost_total",
@@ -168,6 +188,10 @@ impl OwnMetrics {
                 registry,
                 "connects_refused_total",
                 "Connections that connect-overload-protection closed.",
+            )?,
+            retained_bytes: added(
+                registry,
+                IntGauge::new("troupemq_retained_bytes", "Bytes of retained messages in the shards that this node leads.")?,
             )?,
             incomplete_packet_bytes: added(
                 registry,

@@ -1,8 +1,13 @@
 //! How a client connects.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use troupemq::mqtt::packet::{Connect, ConnectProperties, Will, WillProperties};
 use troupemq::mqtt::{Packet, ProtocolVersion, QoS};
+
+use super::tap::Tap;
+use crate::harness::SOON;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -10,6 +15,10 @@ pub struct Options {
     pub auto_ack: bool,
     /// Every byte is a write of its own.
     pub byte_by_byte: bool,
+    /// The socket, and then CONNACK, are waited for so long.
+    pub connack_within: Duration,
+    /// Sees every packet of the connection.
+    pub tap: Option<Tap>,
 }
 
 impl Options {
@@ -25,7 +34,7 @@ impl Options {
             password: None,
             properties: ConnectProperties::default(),
         };
-        Self { connect, auto_ack: true, byte_by_byte: false }
+        Self { connect, auto_ack: true, byte_by_byte: false, connack_within: SOON, tap: None }
     }
 
     /// MQTT 3.1.1 with Clean Session.
@@ -126,6 +135,18 @@ impl Options {
 
     pub fn byte_by_byte(mut self) -> Self {
         self.byte_by_byte = true;
+        self
+    }
+
+    /// The patience of a client that has other nodes to go to.
+    pub fn connack_within(mut self, within: Duration) -> Self {
+        self.connack_within = within;
+        self
+    }
+
+    /// Every packet of the connection is shown to the tap, in the order it is sent or read.
+    pub fn tapped(mut self, tap: Tap) -> Self {
+        self.tap = Some(tap);
         self
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use actix::Context;
 
+use crate::cluster::SubmitError;
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
 use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecord};
 use crate::replica::event::Outcome;
@@ -22,7 +23,7 @@ use super::super::hub::Grant;
 use super::super::publish::{self, Published};
 use super::super::queue::QueueItem;
 use super::super::retained::{self, Retained};
-use super::super::{clock, endings, settle, shared_subscription};
+use super::super::{clock, endings, retaining, settle, shared_subscription};
 use super::{Client, Identity};
 
 /// What is done with an answer.
@@ -123,7 +124,7 @@ impl Client {
             self.machine.handle_registered(Err(code), self.now, &mut self.effects);
             return;
         }
-        let Some(cluster) = node.cluster().filter(|c| c.accepts_clients()) else {
+        let Some(cluster) = node.cluster().filter(|_| node.accepts_clients()) else {
             self.machine.handle_registered(Err(ReasonCode::ServerUnavailable), self.now, &mut self.effects);
             return;
         };
@@ -134,7 +135,15 @@ impl Client {
         }
         let identity = self.identity_of(&registration);
         let command = self.connect_command(registration, &identity);
-        let submitted = settle::connect(Arc::clone(&node), identity.shard, command);
+        let (connected, minority) = (settle::connect(Arc::clone(&node), identity.shard, command), cluster.minority());
+        let submitted = async move {
+            tokio::select! {
+                biased;
+                outcome = connected => outcome,
+                // Nobody could say for long whether it is registered: the client is to try another node.
+                () = minority => Err(SubmitError::Unknown),
+            }
+        };
         let (connection, ending) = (self.connection, identity.clone());
         let outcome = endings::registration(node, ending, connection, submitted);
         self.identity = Some(identity);
@@ -204,6 +213,7 @@ impl Client {
         self.machine.handle_registered(outcome, self.now, &mut self.effects);
         self.run_effects(ctx);
         if connected {
+            self.window = self.machine.send_quota();
             self.counted = true;
             self.local.node().metrics.connection_opened();
             let grant = Grant {
@@ -211,7 +221,7 @@ impl Client {
                 shard: identity.shard,
                 connection: self.connection,
                 may_have_entries: identity.persistent || resumed,
-                window: self.machine.send_quota(),
+                window: self.window,
             };
             self.local.grant(self.connection.connection, grant);
         }
@@ -221,9 +231,12 @@ impl Client {
         let node = self.local.node();
         let message = Arc::new(message);
         let bytes = message.payload.len();
+        let told = self.identity.as_ref().is_some_and(|identity| retaining::can_be_told(identity.facts.protocol, message.qos));
         let published = match (receive, &self.identity) {
-            (Some(packet_id), Some(identity)) => publish::receive(node, &message, &identity.client, self.connection, packet_id),
-            _ => publish::publish(node, &message),
+            (Some(packet_id), Some(identity)) => {
+                publish::receive(node, &message, (&identity.client, self.connection, packet_id), told)
+            }
+            _ => publish::publish(node, &message, told),
         };
         match published {
             Published::Done(code) => self.machine.handle_published(ticket, code, self.now, &mut self.effects),

@@ -200,7 +200,7 @@ impl ActorFuture<Client> for Pump {
         if !client.closing && !client.gone {
             if client.held_since_ms.is_some() {
                 // Its turn comes with `ClientItem::Read`.
-            } else if client.local.node().holds_clients() {
+            } else if client.must_wait() {
                 client.hold();
             } else {
                 more = Self::read(client, ctx, cx);
@@ -214,6 +214,10 @@ impl ActorFuture<Client> for Pump {
         let will_read = more || (client.held_since_ms.is_some() && !client.closing && !client.gone);
         self.settle(client, ctx, will_read);
         client.poll_deferred(ctx, cx);
+        if client.leaving && client.deferred.is_empty() && !client.closing {
+            client.part();
+            client.run_effects(ctx);
+        }
         let stuffed = !client.writable;
         if !client.gone && !Self::write(client, cx) {
             client.on_closed(ctx);

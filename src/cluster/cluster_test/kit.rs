@@ -87,12 +87,16 @@ impl Plan {
             bind: Some(self.addresses[node]),
             advertised: self.addresses[node].to_string(),
             seeds: self.addresses.iter().map(ToString::to_string).collect(),
-            expected_nodes: self.addresses.len(),
+            dns: None,
+            expected_nodes: Some(self.addresses.len()),
             secret: "a secret".to_owned(),
             shards: SHARDS,
             heartbeat_ms: 100,
             election_min_ms: 300,
             election_max_ms: 600,
+            close_without_majority_ms: 10_000,
+            protocol: crate::cluster::Protocol::default(),
+            must_agree: Vec::new(),
         }
     }
 

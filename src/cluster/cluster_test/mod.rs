@@ -2,9 +2,12 @@
 
 pub mod kit;
 mod large;
+mod membership;
 mod partition;
+mod retained;
 mod sessions;
 mod several;
 mod single;
+mod versions;
 mod visibility;
 mod wire;

@@ -6,6 +6,7 @@ use crate::replica::{Outcome, ShardId};
 use crate::storage::Mode;
 
 use super::kit::{Plan, SHARDS, TestNode, log, retain, wait_for, wait_same_state};
+use super::visibility::{has, retain_everywhere};
 use super::wire::Wire;
 
 /// Three nodes; each pair of directions has its own wire, so one node can be cut off.
@@ -18,6 +19,10 @@ pub struct Wired {
 
 impl Wired {
     pub async fn start() -> Self {
+        Self::start_with(|settings| settings).await
+    }
+
+    pub async fn start_with(shape: impl Fn(ClusterSettings) -> ClusterSettings) -> Self {
         let plan = Plan::new(3, Mode::File);
         let mut wires = Vec::new();
         for _ in 0..3 {
@@ -32,7 +37,7 @@ impl Wired {
             let seeds = row.iter().map(|wire| wire.address.to_string()).collect();
             // What it says of itself leads nowhere: others know it by their own wires only.
             let advertised = format!("127.0.0.1:1{node}");
-            nodes.push(plan.start_with(node, ClusterSettings { seeds, advertised, ..plan.settings(node) }).await);
+            nodes.push(plan.start_with(node, ClusterSettings { seeds, advertised, ..shape(plan.settings(node)) }).await);
         }
         for node in &nodes {
             node.ready().await;
@@ -46,6 +51,199 @@ impl Wired {
             act(&self.wires[other][node]);
         }
     }
+}
+
+impl Wired {
+    pub fn each_wire_between(&self, a: usize, b: usize, act: impl Fn(&Wire)) {
+        act(&self.wires[a][b]);
+        act(&self.wires[b][a]);
+    }
+
+    fn each_wire(&self, act: impl Fn(&Wire)) {
+        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            self.each_wire_between(a, b, &act);
+        }
+    }
+
+    fn lost(&self) -> u32 {
+        self.nodes.iter().map(|node| node.hooks.lost.load(Ordering::Relaxed)).sum()
+    }
+
+    fn terms(&self) -> Vec<u64> {
+        self.nodes[0].cluster.status().groups.iter().map(|group| group.term).collect()
+    }
+
+    /// What each node has acknowledged as effective everywhere is there on all three.
+    async fn acknowledges_everywhere(&self, name: &str, rounds: usize) {
+        for round in 0..rounds {
+            for node in &self.nodes {
+                let topic = format!("{name}/{round}/{}", node.cluster.node());
+                retain_everywhere(node, &topic).await;
+                let missing: Vec<_> = self.nodes.iter().map(|other| has(other, &topic)).collect();
+                assert_eq!(missing, [true; 3], "{topic}");
+            }
+        }
+    }
+
+    /// One pair cannot talk for long, or only in one direction: all three serve on, and what they acknowledge is true.
+    async fn serves_on_without_a_pair(&self, cut: impl Fn(&Self)) {
+        self.acknowledges_everywhere("before", 1).await;
+        cut(self);
+        let until = Instant::now() + Duration::from_secs(12);
+        let mut longest = Duration::ZERO;
+        let mut round = 0;
+        while Instant::now() < until {
+            let begun = Instant::now();
+            self.acknowledges_everywhere(&format!("during/{round}"), 1).await;
+            longest = longest.max(begun.elapsed());
+            round += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        tracing::info!(?longest, round, "three acknowledgements while a pair was cut");
+        assert!(self.nodes.iter().all(|node| node.cluster.is_ready() && !node.cluster.is_stale()));
+        assert!(self.nodes.iter().all(|node| node.cluster.peers().len() == 2));
+        self.each_wire(Wire::mend);
+        self.acknowledges_everywhere("after", 3).await;
+        assert_eq!(self.lost(), 0, "no incarnation ended");
+        wait_same_state(&[&self.nodes[0], &self.nodes[1], &self.nodes[2]]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pair_that_cannot_talk_is_heard_through_the_third() {
+    log();
+    let wired = Wired::start().await;
+    wired.serves_on_without_a_pair(|wired| wired.each_wire_between(0, 1, Wire::cut)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pair_of_which_one_does_not_hear_the_other_is_heard_through_the_third() {
+    log();
+    let wired = Wired::start().await;
+    // What 0 sends to 1 does not arrive.
+    let cut = |wired: &Wired| {
+        wired.wires[0][1].cut_there();
+        wired.wires[1][0].cut_back();
+    };
+    wired.serves_on_without_a_pair(cut).await;
+}
+
+/// `../shared/cases.md`, row 17, without clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blips_of_all_links_at_once_heal_without_help() {
+    log();
+    let wired = Wired::start().await;
+    let mut published = 0;
+    for (ms, times) in [(5, 20), (50, 20), (500, 4), (1_500, 3)] {
+        for _ in 0..times {
+            wired.each_wire(Wire::cut);
+            let mut waiting = Vec::new();
+            for node in &wired.nodes {
+                let topic = format!("blip/{published}");
+                published += 1;
+                waiting.push(tokio::spawn(node.cluster.submit(ShardId::of(&topic, SHARDS), retain(&topic))));
+            }
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            wired.each_wire(Wire::mend);
+            for outcome in waiting {
+                assert_eq!(outcome.await.unwrap(), Ok(Outcome::Done));
+            }
+        }
+    }
+    assert_eq!(wired.lost(), 0, "no incarnation ended");
+    for node in &wired.nodes {
+        node.ready().await;
+    }
+    wired.acknowledges_everywhere("after", 2).await;
+    wait_same_state(&[&wired.nodes[0], &wired.nodes[1], &wired.nodes[2]]).await;
+    assert_eq!(wired.nodes[0].retained(), published + 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_leader_changes_while_one_link_is_slow() {
+    log();
+    // The defaults of the configuration.
+    let wired = Wired::start_with(|settings| ClusterSettings {
+        heartbeat_ms: 200,
+        election_min_ms: 800,
+        election_max_ms: 1600,
+        ..settings
+    })
+    .await;
+    wired.each_wire_between(0, 1, |wire| wire.delay(Duration::from_millis(300)));
+    // One change at most, when the link becomes slow.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    wait_for("leaders", || wired.nodes.iter().all(|node| node.cluster.is_ready()), String::new).await;
+    let before = wired.terms();
+    let until = Instant::now() + Duration::from_secs(15);
+    let mut number = 0;
+    while Instant::now() < until {
+        for node in &wired.nodes {
+            node.retain(&format!("slow/{number}")).await;
+            number += 1;
+        }
+    }
+    // Handed over to spread it, if at all: no election nobody asked for.
+    let elections: u64 = wired.terms().iter().zip(&before).map(|(after, before)| after - before).sum();
+    let handed_over = u64::from(SHARDS) + 1;
+    tracing::info!(elections, number, "while one link was slow");
+    assert!(elections <= handed_over, "{before:?} {:?}", wired.terms());
+    assert_eq!(wired.lost(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_a_majority_says_so_and_takes_no_clients_at_once() {
+    log();
+    let wired = Wired::start().await;
+    wired.each_wire_of(0, Wire::cut);
+    let begun = Instant::now();
+    wired.nodes[0].cluster.minority().await;
+    assert!(!wired.nodes[0].cluster.accepts_clients() && !wired.nodes[0].cluster.is_ready());
+    tracing::info!(took = ?begun.elapsed(), "knows that it is alone");
+    let waits = wired.nodes[0].cluster.status().waiting_for.map(|(what, _)| what);
+    assert_eq!(waits.as_deref(), Some("a majority of the nodes in reach"));
+    assert!(wired.nodes[1].cluster.accepts_clients() || wired.nodes[2].cluster.accepts_clients());
+    wired.each_wire(Wire::mend);
+    wait_for("readiness", || wired.nodes[0].cluster.is_ready(), String::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_is_known_to_be_gone_at_once_and_its_peers_lead() {
+    log();
+    let plan = Plan::new(3, Mode::InMemory);
+    let nodes = plan.start_all().await;
+    let gone = nodes[0].cluster.node();
+    nodes[0].cluster.begin_stop();
+    nodes[0].cluster.hand_over().await;
+    wait_for("end of leadership", || nodes[0].cluster.led().is_empty(), String::new).await;
+    nodes[0].cluster.say_goodbye().await;
+    // Told by `meta`, with all its links up.
+    let known = || nodes[1..].iter().all(|node| !node.cluster.peers().contains(&gone));
+    wait_for("death", known, String::new).await;
+    assert_eq!(nodes[0].hooks.lost.load(Ordering::Relaxed), 0, "its clients were told by itself");
+    nodes[0].cluster.close().await;
+    nodes[1].retain("after").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draining_node_leads_nothing_and_replicates() {
+    log();
+    let plan = Plan::new(3, Mode::InMemory);
+    let nodes = plan.start_all().await;
+    nodes[0].cluster.set_draining(true);
+    nodes[0].cluster.hand_over().await;
+    wait_for("end of leadership", || nodes[0].cluster.led().is_empty(), String::new).await;
+    assert!(!nodes[0].cluster.accepts_clients());
+    let told = || nodes[1].cluster.members().iter().any(|member| member.id == nodes[0].cluster.node() && member.draining);
+    wait_for("word of it", told, String::new).await;
+    nodes[1].retain("while it drains").await;
+    wait_same_state(&[&nodes[2], &nodes[0], &nodes[1]]).await;
+    // Nobody else is left that could lead with it: it does.
+    nodes[1].cluster.shutdown().await;
+    wait_for("a leader", || !nodes[2].cluster.led().is_empty() || !nodes[0].cluster.led().is_empty(), String::new).await;
+    nodes[2].retain("two are left").await;
+    nodes[0].cluster.set_draining(false);
+    nodes[0].ready().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

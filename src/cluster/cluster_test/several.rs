@@ -88,6 +88,37 @@ async fn a_lost_leader_is_replaced_and_nothing_is_lost_or_done_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_of_a_leader_whose_process_is_gone_is_not_waited_for() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        // Longer than anything here waits: whoever waits for the lease, or for an election timeout, fails.
+        let patient = ClusterSettings { election_min_ms: 120_000, election_max_ms: 240_000, ..plan.settings(node) };
+        nodes.push(plan.start_with(node, patient).await);
+    }
+    for node in &nodes {
+        node.ready().await;
+    }
+    nodes[0].retain("before").await;
+    let shard = ShardId(0);
+    wait_for("leader", || leader_of(&nodes, shard).is_some(), String::new).await;
+    let victim = leader_of(&nodes, shard).unwrap();
+    let dead = node_id(&Plan::name(victim));
+    let term = nodes[victim].cluster.status().groups[1].term;
+    drop(nodes.remove(victim));
+    for node in &nodes {
+        for topic in 0..20 {
+            node.retain(&format!("after/{}/{topic}", node.cluster.node())).await;
+        }
+    }
+    wait_for("death", || nodes.iter().all(|node| !alive(node).contains(&dead)), String::new).await;
+    wait_same_state(&[&nodes[0], &nodes[1]]).await;
+    assert_eq!(nodes[0].retained(), 41);
+    assert!(nodes[0].cluster.status().groups[1].term > term);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_stopped_and_started_come_back_by_themselves() {
     log();
     let plan = Plan::new(3, Mode::File);
@@ -316,11 +347,11 @@ async fn a_stopped_node_can_be_removed_and_comes_back_as_a_new_one() {
     let mut nodes = plan.start_all().await;
     nodes[0].retain("a").await;
     let gone = nodes[2].cluster.node();
-    assert_eq!(nodes[0].cluster.remove_member(gone).await, Err(RemoveError::Alive));
-    assert_eq!(nodes[0].cluster.remove_member(1).await, Err(RemoveError::NotAMember));
+    assert_eq!(nodes[0].cluster.remove_member(gone, |_| {}).await, Err(RemoveError::Alive));
+    assert_eq!(nodes[0].cluster.remove_member(1, |_| {}).await, Err(RemoveError::NotAMember));
     nodes.pop().unwrap().cluster.shutdown().await;
     wait_for("death", || !alive(&nodes[0]).contains(&gone), String::new).await;
-    assert_eq!(nodes[0].cluster.remove_member(gone).await, Ok(()));
+    assert_eq!(nodes[0].cluster.remove_member(gone, |_| {}).await, Ok(()));
     assert!(nodes[0].cluster.status().groups.iter().all(|group| group.voters.len() == 2));
     assert_eq!(nodes[0].cluster.status().members.len(), 2);
     nodes[1].retain("b").await;

@@ -1,17 +1,31 @@
-//! A wire between two nodes that can be cut: connections stay open and nothing passes, as with a pulled cable.
+//! A wire between two nodes that can be cut, in one direction or both, or made slow: connections stay open and nothing passes, as with a pulled
+//! cable.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, tcp};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+/// What is wrong with a wire.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fault {
+    /// Towards the node behind it, and back.
+    cut: [bool; 2],
+    delay: Duration,
+}
+
+const THERE: usize = 0;
+const BACK: usize = 1;
 
 /// Forwards to one node what others send it, unless it is cut.
 pub struct Wire {
     pub address: SocketAddr,
-    cut: watch::Sender<bool>,
+    fault: watch::Sender<Fault>,
     _forward: Arc<RwLock<()>>,
 }
 
@@ -19,48 +33,85 @@ impl Wire {
     pub async fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let cut = watch::Sender::new(false);
+        let fault = watch::Sender::new(Fault::default());
         let alive = Arc::new(RwLock::new(()));
         let watched = Arc::downgrade(&alive);
-        let is_cut = cut.subscribe();
+        let faults = fault.subscribe();
         tokio::spawn(async move {
             while watched.upgrade().is_some() {
                 let Ok((from, _)) = listener.accept().await else { return };
-                let is_cut = is_cut.clone();
+                let faults = faults.clone();
                 tokio::spawn(async move {
-                    wait_whole(&is_cut).await;
+                    // Without the way back a connection does not come to be either.
+                    wait_whole(&faults, THERE).await;
+                    wait_whole(&faults, BACK).await;
                     let Ok(to) = TcpStream::connect(target).await else { return };
                     let (from_read, from_write) = from.into_split();
                     let (to_read, to_write) = to.into_split();
                     tokio::select! {
-                        () = pump(from_read, to_write, is_cut.clone()) => {}
-                        () = pump(to_read, from_write, is_cut) => {}
+                        () = pump(from_read, to_write, faults.clone(), THERE) => {}
+                        () = pump(to_read, from_write, faults, BACK) => {}
                     }
                 });
             }
         });
-        Self { address, cut, _forward: alive }
+        Self { address, fault, _forward: alive }
     }
 
     pub fn cut(&self) {
-        self.cut.send_replace(true);
+        self.fault.send_modify(|fault| fault.cut = [true; 2]);
+    }
+
+    /// Nothing comes to the node behind the wire; what it sends passes.
+    pub fn cut_there(&self) {
+        self.fault.send_modify(|fault| fault.cut[THERE] = true);
+    }
+
+    /// The other way round.
+    pub fn cut_back(&self) {
+        self.fault.send_modify(|fault| fault.cut[BACK] = true);
+    }
+
+    /// What passes takes so long, each way.
+    pub fn delay(&self, delay: Duration) {
+        self.fault.send_modify(|fault| fault.delay = delay);
     }
 
     pub fn mend(&self) {
-        self.cut.send_replace(false);
+        self.fault.send_replace(Fault::default());
     }
 }
 
-async fn wait_whole(is_cut: &watch::Receiver<bool>) {
-    let _ = is_cut.clone().wait_for(|cut| !cut).await;
+async fn wait_whole(faults: &watch::Receiver<Fault>, direction: usize) {
+    let _ = faults.clone().wait_for(|fault| !fault.cut[direction]).await;
 }
 
-async fn pump(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, is_cut: watch::Receiver<bool>) {
-    let mut buffer = vec![0; 16 * 1024];
-    while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        wait_whole(&is_cut).await;
-        if to.write_all(&buffer[..count]).await.is_err() {
-            return;
+async fn pump(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, faults: watch::Receiver<Fault>, direction: usize) {
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(1024);
+    let read = async {
+        let mut buffer = vec![0; 16 * 1024];
+        while let Ok(count @ 1..) = from.read(&mut buffer).await {
+            wait_whole(&faults, direction).await;
+            let due = Instant::now() + faults.borrow().delay;
+            if sender.send((due, buffer[..count].to_vec())).await.is_err() {
+                return;
+            }
         }
+        // What is under way arrives.
+        drop(sender);
+        std::future::pending::<()>().await;
+    };
+    let write = async {
+        while let Some((due, bytes)) = receiver.recv().await {
+            tokio::time::sleep_until(due).await;
+            wait_whole(&faults, direction).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = read => {}
+        () = write => {}
     }
 }

@@ -6,8 +6,8 @@ use openraft::entry::RaftEntry;
 
 use super::type_config::Entry;
 
-/// Bytes of encoded entries one group keeps.
-const CACHE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of encoded entries one group keeps; decoded they take about three times as much.
+const CACHE_BYTES_MAX: usize = 512 * 1024;
 
 /// A contiguous run of entries up to the last of the log.
 #[derive(Default)]

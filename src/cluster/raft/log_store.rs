@@ -22,7 +22,7 @@ use super::entry_cache::EntryCache;
 use super::type_config::{Entry, LogId, TypeConfig, Vote};
 
 /// Bytes of entries in one replication request (at least one entry goes).
-const APPEND_BYTES_MAX: usize = 1024 * 1024;
+const APPEND_BYTES_MAX: usize = 512 * 1024;
 /// Entries read from the store at a time: few at first, for each may be large.
 const READ_ENTRIES_MIN: u64 = 4;
 const READ_ENTRIES_MAX: u64 = 64;
@@ -38,6 +38,11 @@ pub struct RaftLog {
 impl RaftLog {
     pub fn new(store: Arc<dyn LogStore>) -> Self {
         Self { store, cache: Arc::default(), appended_bytes: Arc::default() }
+    }
+
+    /// Up to where entries were removed.
+    pub fn purged(&self) -> io::Result<Option<LogId>> {
+        self.store.purged().map_err(io::Error::other)?.map(|bytes| decode(&bytes)).transpose()
     }
 
     /// Bytes appended since the process started; a ticker takes a snapshot when they grew much.
@@ -128,8 +133,7 @@ impl RaftLogStorage<TypeConfig> for RaftLog {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
-        let last_purged_log_id: Option<LogId> =
-            self.store.purged().map_err(io::Error::other)?.map(|bytes| decode(&bytes)).transpose()?;
+        let last_purged_log_id = self.purged()?;
         let last = self.store.last().map_err(io::Error::other)?;
         let last_log_id = match last {
             Some((index, bytes)) => Some(decode_entry(index, &bytes)?.log_id()),

@@ -9,6 +9,7 @@ pub mod rpc;
 pub mod runtime;
 pub mod snapshot;
 pub mod state_machine;
+pub mod transfers;
 pub mod type_config;
 
 pub use type_config::{Payload, PeerNode, Raft, TypeConfig};

@@ -1,8 +1,10 @@
 //! Snapshots: the stored state itself is the snapshot, so building one is flushing it.
 //!
-//! A peer whose log is too far behind is sent the records as they are read from the store, chunk by chunk, while the state goes on. (The
-//! receiver collects them in memory before it puts them in the place of what it has.)
+//! A peer whose log is too far behind is sent the records as they are read from the store, chunk by chunk, while the state goes on. The
+//! receiver writes each chunk to its disk, beside the state it has, before it asks for the next by answering (`transfers`). When all are there
+//! they are loaded and take the place of its state in one step. A transfer that ends before begins anew.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -13,12 +15,15 @@ use tokio::sync::mpsc;
 use crate::cluster::blocking::blocking;
 use crate::plant::{Plant, is_planted};
 use crate::replica::state::Record;
+use crate::storage::state::Incoming;
 use crate::storage::{StateStore, StorageError};
 
 use super::type_config::{SnapshotMeta, TypeConfig};
 
 /// Bytes of records one chunk holds (a single larger record goes alone).
-const CHUNK_BYTES: usize = 768 * 1024;
+///
+/// Heartbeats travel on the same link behind it: on 20 Mbit/s for a tenth of a second.
+const CHUNK_BYTES: usize = 256 * 1024;
 /// Chunks read ahead of what is sent.
 const CHUNKS_AHEAD: usize = 2;
 
@@ -30,10 +35,29 @@ type Part = io::Result<Option<Vec<Record>>>;
 pub enum SnapshotData {
     /// openraft asks only for what the snapshot covers.
     MetaOnly,
-    /// Received.
-    Records(Vec<Record>),
+    /// All of it is written beside the present state.
+    Received(Received),
     /// Being read, to be sent.
     Reading(ChunkReader),
+}
+
+/// What `transfers` received.
+pub struct Received(Box<dyn Incoming>);
+
+impl Received {
+    pub fn new(incoming: Box<dyn Incoming>) -> Self {
+        Self(incoming)
+    }
+
+    pub fn incoming(&mut self) -> &mut dyn Incoming {
+        &mut *self.0
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Received")
+    }
 }
 
 /// The records of a state as of one moment.

@@ -12,11 +12,11 @@ use openraft::{EntryPayload, OptionalSend};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::blocking::blocking;
-use crate::replica::state::Record;
-use crate::storage::StateStore;
-use crate::storage::state::Changes;
+use crate::storage::state::{Changes, Incoming};
+use crate::storage::{StateStore, StorageError};
 
 use super::codec::{decode, encode};
+use super::log_store::RaftLog;
 use super::snapshot::{ChunkReader, SnapshotBuilder, SnapshotData};
 use super::type_config::{LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig};
 
@@ -29,12 +29,13 @@ const APPLY_PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub trait Machine: Send + Sync + 'static {
     /// Applies an entry; what it tells is held back until `publish`.
     fn apply(&self, index: u64, payload: &Payload);
-    /// Records changed since the last call.
-    fn take_changes(&self) -> Changes;
+    /// Records changed since the last call; an error where what was applied must not be written.
+    fn take_changes(&self) -> io::Result<Changes>;
     /// The changes are written: tells what the entries applied since the last call said.
     fn publish(&self);
-    /// Takes the place of the whole state, and tells.
-    fn replace(&self, records: &[Record]) -> io::Result<()>;
+    /// Has a received state take the place of the present one, and tells. It is loaded beside the present state, which is served until then.
+    /// Blocks on the disk.
+    fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()>;
 }
 
 /// What is stored in one batch with the state: how far it is applied, and the membership by then.
@@ -65,12 +66,24 @@ impl StateMachine {
         Ok(Self { machine, store, applied, serving })
     }
 
+    /// Refuses a state that ends before the log begins: entries between are on no disk here. The log is purged only behind what the state has
+    /// flushed, so the state was damaged.
+    pub fn check_meets(&self, log: &RaftLog) -> io::Result<()> {
+        let (purged, applied) = (log.purged()?, self.applied.log_id);
+        if purged.is_none_or(|purged| applied.is_some_and(|applied| applied.index() >= purged.index())) {
+            return Ok(());
+        }
+        let end = |id: Option<LogId>| id.map_or_else(|| "nothing".to_owned(), |id| format!("entry {}", id.index()));
+        let what = format!("holds {} and the log begins behind {}", end(applied), end(purged));
+        Err(io::Error::other(StorageError::Damaged { file: "state".into(), offset: "its end".to_owned(), what }))
+    }
+
     fn meta(&self) -> SnapshotMeta {
         SnapshotMeta { last_log_id: self.applied.log_id, last_membership: self.applied.membership.clone() }
     }
 
     fn write(&self) -> io::Result<()> {
-        let changes = self.machine.take_changes();
+        let changes = self.machine.take_changes()?;
         self.store.write(changes, encode(&self.applied)?).map_err(io::Error::other)?;
         self.machine.publish();
         Ok(())
@@ -127,14 +140,14 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: SnapshotData) -> Result<(), io::Error> {
         let applied = AppliedMarker { log_id: meta.last_log_id, membership: meta.last_membership.clone() };
         let marker = encode(&applied)?;
-        let SnapshotData::Records(records) = snapshot else {
+        let SnapshotData::Received(mut received) = snapshot else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a snapshot that was not received"));
         };
-        let store = Arc::clone(&self.store);
-        let replacing = blocking(move || store.replace(&mut records.iter().cloned(), marker).map(|()| records));
-        let records = replacing.await?.map_err(io::Error::other)?;
+        let machine = Arc::clone(&self.machine);
+        // The drop of what was received deletes the generation before: with it on the thread that may block.
+        blocking(move || machine.install(received.incoming(), marker)).await??;
         self.applied = applied;
-        self.machine.replace(&records)
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<TypeConfig, SnapshotData>>, io::Error> {

@@ -36,6 +36,7 @@ pub fn command_bytes(command: &Command) -> usize {
                 group_bytes(group) + assignments.iter().map(|assigned| FIXED + assigned.client.len()).sum::<usize>()
             }
             Command::RemoveGroup { group, .. } => group_bytes(group),
+            Command::Declare(declare) => declare.groups.iter().map(|group| FIXED + group_bytes(group)).sum(),
             Command::Take(take) => {
                 let enqueued = take.enqueue.iter().map(|(message, targets)| message.size_bytes() + targets_bytes(targets));
                 let others = take.retain.iter().chain(&take.republish).map(|message| message.size_bytes());
@@ -62,7 +63,8 @@ fn group_bytes(group: &GroupId) -> usize {
 fn targets_bytes(targets: &[Target]) -> usize {
     let target = |target: &Target| match target {
         Target::Session { client, .. } => client.len(),
-        Target::Group { group, .. } => group_bytes(group),
+        Target::Group { group, .. } | Target::Returned { group } => group_bytes(group),
+        Target::Member { client, group, .. } => client.len() + group_bytes(group),
     };
     targets.iter().map(|t| FIXED + target(t)).sum()
 }

@@ -26,6 +26,8 @@ pub enum Class {
     Consensus,
     /// Everything else, one way.
     Messages,
+    /// Bytes for another node, which the dialer cannot reach.
+    Relay,
 }
 
 /// From the dialing side to the accepting one.

@@ -25,8 +25,9 @@ use crate::replica::Incarnation;
 use super::frame::{Class, read_hello_frame, write_frame};
 
 /// Protocol versions this program speaks. 2: large payloads in pieces, and commands in parts; a node of version 1 could not apply them.
+/// 3: more `Control` messages, see there; the cluster's level (`versions`).
 pub const VERSION_MIN: u16 = 2;
-pub const VERSION_MAX: u16 = 2;
+pub const VERSION_MAX: u16 = 3;
 
 /// Who a node says it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub struct Introduction {
     pub process: u64,
     /// Fixed when the cluster is founded: a client's shard is a function of it.
     pub shards: u16,
+    /// The protocol version that both ends of the connection speak; each works it out for itself.
+    #[serde(skip)]
+    pub version: u16,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,13 +75,16 @@ enum Verdict {
 /// Why two nodes do not talk; both log it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    #[error("protocol versions {theirs_min}..={theirs_max} and {ours_min}..={ours_max} have none in common")]
+    #[error(
+        "protocol versions {theirs_min}..={theirs_max} and {ours_min}..={ours_max} have none in common: the cluster uses what one of the \
+         programs does not know; start the newer program"
+    )]
     Version { theirs_min: u16, theirs_max: u16, ours_min: u16, ours_max: u16 },
     #[error("the cluster secrets differ")]
     Secret,
     #[error("the dialer belongs to cluster {dialer}, the acceptor to cluster {acceptor}")]
     ClusterId { dialer: String, acceptor: String },
-    #[error("the name {name} is used by another running node")]
+    #[error("the name {name} is used by another running node; give every node a <node-name> of its own")]
     NameClash { name: String },
     #[error("the dialer is configured with {dialer} shards, the acceptor with {acceptor}; give all nodes the same <shards>")]
     Shards { dialer: u16, acceptor: u16 },
@@ -102,17 +109,21 @@ pub async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     us: Introduction,
     class: Class,
     secret: &str,
+    versions: Versions,
 ) -> Result<Introduction, HelloError> {
-    let hello = Hello { version_min: VERSION_MIN, version_max: VERSION_MAX, class, who: us, nonce: chance::random() };
+    let hello = Hello { version_min: versions.min, version_max: versions.max, class, who: us, nonce: chance::random() };
     write_frame(stream, &hello).await?;
     let (version, who, nonce) = match read_hello_frame(stream).await? {
         Challenge::Challenge { version, who, nonce } => (version, who, nonce),
         Challenge::Refused(refusal) => return Err(HelloError::RefusedByPeer(refusal)),
     };
+    if !(versions.min..=versions.max).contains(&version) {
+        return Err(HelloError::Refused(versions.refusal(version, version)));
+    }
     let transcript = transcript(&hello, version, &who, &nonce)?;
     write_frame(stream, &Proof { mac: mac_bytes(secret, "dialer", &transcript) }).await?;
     match read_hello_frame(stream).await? {
-        Verdict::Welcome { mac } if verify(secret, "acceptor", &transcript, &mac) => Ok(who),
+        Verdict::Welcome { mac } if verify(secret, "acceptor", &transcript, &mac) => Ok(Introduction { version, ..who }),
         Verdict::Welcome { .. } => Err(HelloError::Refused(Refusal::Secret)),
         Verdict::Refused(refusal) => Err(HelloError::RefusedByPeer(refusal)),
     }
@@ -123,16 +134,12 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     us: Introduction,
     secret: &str,
+    versions: Versions,
     admit: impl FnOnce(&Introduction) -> Result<(), Refusal>,
 ) -> Result<(Introduction, Class), HelloError> {
     let hello: Hello = read_hello_frame(stream).await?;
-    let Some(version) = common_version(&hello) else {
-        let refusal = Refusal::Version {
-            theirs_min: hello.version_min,
-            theirs_max: hello.version_max,
-            ours_min: VERSION_MIN,
-            ours_max: VERSION_MAX,
-        };
+    let Some(version) = versions.common(&hello) else {
+        let refusal = versions.refusal(hello.version_min, hello.version_max);
         write_frame(stream, &Challenge::Refused(refusal.clone())).await?;
         return Err(HelloError::Refused(refusal));
     };
@@ -144,7 +151,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     match verdict {
         Ok(()) => {
             write_frame(stream, &Verdict::Welcome { mac: mac_bytes(secret, "acceptor", &transcript) }).await?;
-            Ok((hello.who, hello.class))
+            Ok((Introduction { version, ..hello.who }, hello.class))
         }
         Err(refusal) => {
             write_frame(stream, &Verdict::Refused(refusal.clone())).await?;
@@ -153,9 +160,23 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-fn common_version(hello: &Hello) -> Option<u16> {
-    let version = hello.version_max.min(VERSION_MAX);
-    (version >= hello.version_min.max(VERSION_MIN)).then_some(version)
+/// The protocol versions a node speaks: the lowest rises with the cluster's level.
+#[derive(Debug, Clone, Copy)]
+pub struct Versions {
+    pub min: u16,
+    pub max: u16,
+}
+
+impl Versions {
+    /// The newest that both know.
+    fn common(self, hello: &Hello) -> Option<u16> {
+        let version = hello.version_max.min(self.max);
+        (version >= hello.version_min.max(self.min)).then_some(version)
+    }
+
+    fn refusal(self, theirs_min: u16, theirs_max: u16) -> Refusal {
+        Refusal::Version { theirs_min, theirs_max, ours_min: self.min, ours_max: self.max }
+    }
 }
 
 fn transcript(hello: &Hello, version: u16, acceptor: &Introduction, nonce: &[u8; 32]) -> io::Result<Vec<u8>> {
@@ -183,8 +204,18 @@ fn verify(secret: &str, role: &str, transcript: &[u8], mac: &[u8; 32]) -> bool {
 mod tests {
     use super::*;
 
+    const ALL: Versions = Versions { min: VERSION_MIN, max: VERSION_MAX };
+
     fn who(name: &str) -> Introduction {
-        Introduction { name: name.into(), address: format!("{name}:1"), incarnation: 1, cluster_id: None, process: 1, shards: 6 }
+        Introduction {
+            name: name.into(),
+            address: format!("{name}:1"),
+            incarnation: 1,
+            cluster_id: None,
+            process: 1,
+            shards: 6,
+            version: 0,
+        }
     }
 
     async fn exchange(
@@ -193,14 +224,18 @@ mod tests {
         admit: Result<(), Refusal>,
     ) -> (Result<Introduction, HelloError>, Result<(Introduction, Class), HelloError>) {
         let (mut a, mut b) = tokio::io::duplex(16 * 1024);
-        tokio::join!(dial(&mut a, who("a"), Class::Messages, dialer_secret), accept(&mut b, who("b"), acceptor_secret, |_| admit),)
+        tokio::join!(
+            dial(&mut a, who("a"), Class::Messages, dialer_secret, ALL),
+            accept(&mut b, who("b"), acceptor_secret, ALL, |_| admit),
+        )
     }
 
     #[tokio::test]
     async fn nodes_with_one_secret_learn_each_other() {
         let (dialer, acceptor) = exchange("s", "s", Ok(())).await;
-        assert_eq!(dialer.unwrap(), who("b"));
-        assert_eq!(acceptor.unwrap(), (who("a"), Class::Messages));
+        let met = |name| Introduction { version: VERSION_MAX, ..who(name) };
+        assert_eq!(dialer.unwrap(), met("b"));
+        assert_eq!(acceptor.unwrap(), (met("a"), Class::Messages));
     }
 
     #[tokio::test]
@@ -227,7 +262,7 @@ mod tests {
             let proof: Proof = read_hello_frame(&mut b).await.unwrap();
             write_frame(&mut b, &Verdict::Welcome { mac: proof.mac }).await.unwrap();
         };
-        let (dialer, ()) = tokio::join!(dial(&mut a, who("a"), Class::Consensus, "s"), impostor);
+        let (dialer, ()) = tokio::join!(dial(&mut a, who("a"), Class::Consensus, "s", ALL), impostor);
         assert!(matches!(dialer, Err(HelloError::Refused(Refusal::Secret))));
     }
 
@@ -235,9 +270,33 @@ mod tests {
     fn versions_must_overlap() {
         let hello =
             |min, max| Hello { version_min: min, version_max: max, class: Class::Messages, who: who("a"), nonce: [0; 32] };
-        assert_eq!(common_version(&hello(1, 9)), Some(VERSION_MAX));
-        assert_eq!(common_version(&hello(VERSION_MAX + 1, 9)), None);
-        assert_eq!(common_version(&hello(1, VERSION_MIN - 1)), None);
-        assert_eq!(common_version(&hello(0, 0)), None);
+        assert_eq!(ALL.common(&hello(1, 9)), Some(VERSION_MAX));
+        assert_eq!(ALL.common(&hello(VERSION_MAX + 1, 9)), None);
+        assert_eq!(ALL.common(&hello(1, VERSION_MIN - 1)), None);
+        assert_eq!(ALL.common(&hello(0, 0)), None);
+        // The newest both know, between an older and a newer one, in either role; none below the cluster's level.
+        let (older, newer) = (Versions { min: 2, max: 2 }, Versions { min: 2, max: 7 });
+        assert_eq!((older.common(&hello(2, 7)), newer.common(&hello(2, 2))), (Some(2), Some(2)));
+        assert_eq!(Versions { min: 3, max: 7 }.common(&hello(2, 2)), None);
+    }
+
+    #[tokio::test]
+    async fn the_version_in_common_is_known_to_both_and_none_in_common_is_told_to_both() {
+        for (dialer, acceptor, common) in
+            [((2, 3), (2, 2), Some(2)), ((2, 2), (2, 3), Some(2)), ((2, 9), (3, 8), Some(8)), ((2, 2), (3, 3), None)]
+        {
+            let of = |(min, max)| Versions { min, max };
+            let (mut a, mut b) = tokio::io::duplex(16 * 1024);
+            let (dialed, accepted) = tokio::join!(
+                dial(&mut a, who("a"), Class::Messages, "s", of(dialer)),
+                accept(&mut b, who("b"), "s", of(acceptor), |_| Ok(())),
+            );
+            assert_eq!(dialed.as_ref().ok().map(|who| who.version), common);
+            assert_eq!(accepted.as_ref().ok().map(|(who, _)| who.version), common);
+            if common.is_none() {
+                assert!(matches!(dialed, Err(HelloError::RefusedByPeer(Refusal::Version { ours_min: 3, theirs_max: 2, .. }))));
+                assert!(matches!(accepted, Err(HelloError::Refused(Refusal::Version { .. }))));
+            }
+        }
     }
 }

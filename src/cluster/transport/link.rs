@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::cluster::chance;
+use crate::cluster::clock::monotonic_ms;
 use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::rpc::{Request, Response};
 
@@ -19,7 +20,8 @@ use super::bulk::Bulk;
 use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction};
 use super::peer::Peer;
-use super::socket::Stream;
+use super::relay::{self, Connection};
+use super::socket::{Reading, Stream, Writing};
 use super::{CallError, Transport};
 
 /// Frames waiting on one link.
@@ -34,6 +36,12 @@ const PING_INTERVAL: Duration = Duration::from_millis(500);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
+/// A peer that was heard within this and refuses a connection has ended, and took its connections with it; where it was silent before, the
+/// refusal may be a firewall's.
+const ENDED_MS: u64 = 1_500;
+/// What waits on a link that goes back to the direct way is written within this.
+const FINISH_MAX: Duration = Duration::from_secs(2);
+
 /// The sending end of a link, up or down.
 #[derive(Default)]
 pub(super) struct Link {
@@ -46,11 +54,23 @@ pub(super) struct Link {
     next_call: AtomicU64,
     epoch: AtomicU64,
     refused: AtomicBool,
+    relayed: AtomicBool,
+    heard_ms: AtomicU64,
 }
 
 impl Link {
     pub fn is_up(&self) -> bool {
         self.queue.lock().is_some()
+    }
+
+    /// Up, and no other node passes its bytes on.
+    pub fn is_direct(&self) -> bool {
+        self.is_up() && !self.relayed.load(Ordering::Relaxed)
+    }
+
+    /// Since anything came on the connection.
+    pub fn silent_ms(&self) -> u64 {
+        monotonic_ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed))
     }
 
     /// The last attempt to connect found nothing listening.
@@ -145,7 +165,7 @@ impl Link {
         }
     }
 
-    fn up(&self) -> mpsc::Receiver<Vec<u8>> {
+    fn up(&self, relayed: bool) -> mpsc::Receiver<Vec<u8>> {
         let (sender, receiver) = mpsc::channel(QUEUE_FRAMES_MAX);
         let mut queue = self.queue.lock();
         self.queued_bytes.store(0, Ordering::Relaxed);
@@ -153,6 +173,8 @@ impl Link {
         *queue = Some(sender);
         self.epoch.fetch_add(1, Ordering::Release);
         self.refused.store(false, Ordering::Relaxed);
+        self.relayed.store(relayed, Ordering::Relaxed);
+        self.heard_ms.store(monotonic_ms(), Ordering::Relaxed);
         receiver
     }
 
@@ -181,6 +203,7 @@ pub(super) async fn keep(transport: Arc<Transport>, peer: Arc<Peer>, class: Clas
     tokio::select! {
         biased;
         () = cancel.cancelled() => {}
+        () = peer.cancel.cancelled() => {}
         () = keep_up(&transport, &peer, class) => {}
     }
     peer.link(class).down();
@@ -189,13 +212,23 @@ pub(super) async fn keep(transport: Arc<Transport>, peer: Arc<Peer>, class: Clas
 async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
     let mut attempt = 0;
     let mut backoff = BACKOFF_MIN;
+    let mut next = None;
     loop {
         let (address, worked_last) = peer.address(attempt);
-        match connect(transport, &address, class).await {
-            Ok((stream, who)) if who.name == peer.name => {
-                peer.address_worked(&address);
+        let connected = match next.take() {
+            Some(connection) => Ok(connection),
+            None => connect(transport, &address, class).await.map(Connection::direct),
+        };
+        match connected {
+            Ok(connection) if connection.who.name == peer.name => {
+                if !connection.relayed {
+                    peer.address_worked(&address);
+                }
                 let up = Instant::now();
-                serve_link(transport, peer, class, stream, who).await;
+                next = serve_link(transport, peer, class, connection).await;
+                if next.is_some() {
+                    continue;
+                }
                 if up.elapsed() >= BACKOFF_MAX {
                     // Dialed again at once: a refusal then tells a crash from a broken connection.
                     backoff = BACKOFF_MIN;
@@ -203,17 +236,24 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
                     continue;
                 }
             }
-            Ok((_, who)) => tracing::debug!(expected = peer.name, found = who.name, "another peer answered"),
+            Ok(Connection { who, .. }) => tracing::debug!(expected = peer.name, found = who.name, "another peer answered"),
             Err(error) => {
                 // A stale address that refuses says nothing of the peer.
                 if worked_last {
-                    let refused = matches!(&error, HelloError::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused);
+                    let refused = matches!(&error, HelloError::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused)
+                        && (peer.link(class).is_refused() || peer.silent_ms().is_none_or(|silent| silent < ENDED_MS));
                     peer.link(class).refused.store(refused, Ordering::Relaxed);
                     if refused {
                         notify_down(transport, peer);
                     }
                 }
                 transport.log_refusal(&peer.name, None, &error);
+                if matches!(error, HelloError::Io(_)) && peer.silent_ms().is_some() && !peer.link(class).is_refused() {
+                    next = relay::find(transport, peer, class).await;
+                    if next.is_some() {
+                        continue;
+                    }
+                }
             }
         }
         attempt += 1;
@@ -227,31 +267,88 @@ pub(super) async fn connect(transport: &Transport, address: &str, class: Class) 
     let timed_out = || HelloError::Io(io::ErrorKind::TimedOut.into());
     let mut stream = timeout(CONNECT_TIMEOUT, Stream::connect(address)).await.map_err(|_| timed_out())??;
     stream.set_nodelay()?;
-    let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret);
+    let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret, transport.versions());
     let who = timeout(HELLO_TIMEOUT, hello).await.map_err(|_| timed_out())??;
     Ok((stream, who))
 }
 
-async fn serve_link(transport: &Transport, peer: &Peer, class: Class, stream: Stream, who: Introduction) {
+/// Serves a connection until it ends; returns a better one if that is why.
+async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection: Connection) -> Option<Connection> {
+    let Connection { stream, who, relayed, queue } = connection;
     peer.met(who);
     let link = peer.link(class);
-    let queue = link.up();
-    tracing::info!(peer = peer.name, ?class, "peer link is up");
+    let mut queue = queue.unwrap_or_else(|| link.up(relayed));
+    tracing::info!(peer = peer.name, ?class, relayed, "peer link is up");
     if class == Class::Messages
         && let Some(receiver) = transport.receiver.get()
     {
         receiver.link_up(peer.id);
     }
-    let (read, write) = stream.into_split();
-    let ended = tokio::select! {
-        biased;
-        ended = read_answers(transport, peer, link, read) => ended,
-        ended = write_frames(link, queue, write) => ended,
-    };
-    link.down();
+    let (mut read, mut write) = stream.into_split();
+    let used = use_connection(transport, peer, class, &mut read, &mut write, &mut queue, relayed).await;
+    let (ended, mut next) = used;
+    if relayed && let Some(next) = next.as_mut() {
+        next.queue = Some(link.up(next.relayed));
+        // What is on its way arrives before what the other connection brings.
+        let _ = timeout(FINISH_MAX, finish(&mut read, &mut write, &mut queue)).await;
+        tracing::info!(peer = peer.name, ?class, "a peer is reached directly again");
+    } else {
+        link.down();
+    }
+    if !relayed && next.is_some() {
+        // Nothing that waits in this one may arrive behind what the other brings.
+        if let Err(error) = write.discard_unsent() {
+            tracing::debug!(%error, "what a silent connection holds may arrive late");
+        }
+    }
     let reason = ended.err().map_or_else(String::new, |e| e.to_string());
     tracing::info!(peer = peer.name, ?class, reason, "peer link is down");
     notify_down(transport, peer);
+    next
+}
+
+/// Reads and writes until the connection ends, or a better one is there and nothing waits on this one.
+async fn use_connection(
+    transport: &Transport,
+    peer: &Peer,
+    class: Class,
+    read: &mut Reading,
+    write: &mut Writing,
+    queue: &mut mpsc::Receiver<Vec<u8>>,
+    relayed: bool,
+) -> (io::Result<()>, Option<Connection>) {
+    let link = peer.link(class);
+    let leave = Notify::new();
+    let mut next = None;
+    let mut reading = std::pin::pin!(read_answers(transport, peer, link, read));
+    let mut writing = std::pin::pin!(write_frames(link, queue, write, &leave));
+    let mut better = std::pin::pin!(relay::better(transport, peer, class, relayed));
+    let mut late = std::pin::pin!(tokio::time::sleep(Duration::MAX));
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut reading => return (ended, next),
+            ended = &mut writing => return (ended, next),
+            () = &mut late, if next.is_some() => return (Ok(()), next),
+            connection = &mut better, if next.is_none() => {
+                next = Some(connection);
+                if !relayed {
+                    return (Ok(()), next);
+                }
+                leave.notify_one();
+                late.as_mut().reset(Instant::now() + FINISH_MAX);
+            }
+        }
+    }
+}
+
+async fn finish(read: &mut Reading, write: &mut Writing, queue: &mut mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+    while let Ok(bytes) = queue.try_recv() {
+        write.write_all(&bytes).await?;
+    }
+    write.shutdown().await?;
+    tokio::io::copy(read, &mut tokio::io::sink()).await?;
+    Ok(())
 }
 
 fn notify_down(transport: &Transport, peer: &Peer) {
@@ -267,6 +364,7 @@ async fn read_answers(transport: &Transport, peer: &Peer, link: &Link, read: imp
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer is silent"))??;
         peer.heard();
+        link.heard_ms.store(monotonic_ms(), Ordering::Relaxed);
         match inbound {
             Inbound::Answer { id, response } => link.answered(id, response),
             Inbound::Pong => {}
@@ -274,7 +372,13 @@ async fn read_answers(transport: &Transport, peer: &Peer, link: &Link, read: imp
     }
 }
 
-async fn write_frames(link: &Link, mut queue: mpsc::Receiver<Vec<u8>>, write: impl AsyncWrite + Unpin) -> io::Result<()> {
+/// Until the queue is closed, or nothing waits and `leave` says so.
+async fn write_frames(
+    link: &Link,
+    queue: &mut mpsc::Receiver<Vec<u8>>,
+    write: impl AsyncWrite + Unpin,
+    leave: &Notify,
+) -> io::Result<()> {
     let mut write = BufWriter::with_capacity(64 * 1024, write);
     let ping = frame(&Outbound::Ping)?;
     let mut pings = interval(PING_INTERVAL);
@@ -292,6 +396,7 @@ async fn write_frames(link: &Link, mut queue: mpsc::Receiver<Vec<u8>>, write: im
             }
             () = std::future::ready(()), if bulk_waits => {}
             () = link.bulk_bell.notified() => {}
+            () = leave.notified() => return Ok(()),
             _ = pings.tick() => {}
         }
         for bytes in frames.drain(..) {

@@ -4,15 +4,17 @@
 //! membership, and is resolved anew at each connect. A connection that is lost is dialed again at once, then with backoff.
 
 mod bulk;
+mod discovery;
 pub mod frame;
 pub mod hello;
 mod link;
 mod peer;
+mod relay;
 mod seed;
 mod server;
 pub mod socket;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::replica::{Incarnation, NodeId};
@@ -30,12 +33,16 @@ use super::node_id::node_id;
 use super::peer_message::PeerMessage;
 use super::raft::rpc::{Request, Response};
 use super::rate_limit::RateLimit;
+use super::settings::Dns;
 use super::visibility::Progress;
 
 use frame::{Class, Outbound};
-use hello::Introduction;
+use hello::{Introduction, VERSION_MAX, VERSION_MIN, Versions};
 use peer::Peer;
 use socket::Listener;
+
+/// A peer that is no member is remembered for so long after it was last heard.
+const STRANGER_MS_MAX: u64 = 60_000;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -92,6 +99,7 @@ pub struct Transport {
     process: u64,
     shards: u16,
     incarnation: AtomicU64,
+    versions: Mutex<Versions>,
     cluster_id: RwLock<Option<String>>,
     secret: String,
     /// A connection over which nothing is heard for so long is broken.
@@ -100,6 +108,8 @@ pub struct Transport {
     receiver: OnceLock<Arc<dyn Receiver>>,
     /// Peers learned before `start`.
     early: Mutex<Vec<Arc<Peer>>>,
+    /// Connections of other nodes that this one passes on.
+    relayed: Semaphore,
     cancel: CancellationToken,
     refusals: RateLimit,
     /// Seeds, and how many of them turned out to be this node.
@@ -118,12 +128,14 @@ impl Transport {
             process: chance::random(),
             shards,
             incarnation: AtomicU64::new(incarnation),
+            versions: Mutex::new(Versions { min: VERSION_MIN, max: VERSION_MAX }),
             cluster_id: RwLock::default(),
             secret: secret.to_owned(),
             silence,
             peers: RwLock::default(),
             receiver: OnceLock::new(),
             early: Mutex::default(),
+            relayed: Semaphore::new(relay::RELAYED_MAX),
             cancel: CancellationToken::new(),
             refusals: RateLimit::default(),
             seeds: AtomicUsize::new(0),
@@ -133,7 +145,7 @@ impl Transport {
     }
 
     /// Begins to accept and to dial.
-    pub fn start(self: &Arc<Self>, listener: Listener, seeds: &[String], receiver: Arc<dyn Receiver>) {
+    pub fn start(self: &Arc<Self>, listener: Listener, seeds: &[String], dns: Option<Dns>, receiver: Arc<dyn Receiver>) {
         if self.receiver.set(receiver).is_err() {
             return;
         }
@@ -142,6 +154,9 @@ impl Transport {
         for seed in seeds {
             tokio::spawn(seed::watch(Arc::clone(self), seed.clone()));
         }
+        if let Some(dns) = dns {
+            tokio::spawn(discovery::run(Arc::clone(self), dns));
+        }
         let early = std::mem::take(&mut *self.early.lock());
         early.into_iter().for_each(|peer| self.spawn_links(&peer));
     }
@@ -149,6 +164,15 @@ impl Transport {
     /// Closes everything; no call or message goes through afterwards.
     pub fn stop(&self) {
         self.cancel.cancel();
+    }
+
+    /// The versions spoken from the next connection on.
+    pub fn set_versions(&self, min: u16, max: u16) {
+        *self.versions.lock() = Versions { min, max };
+    }
+
+    fn versions(&self) -> Versions {
+        *self.versions.lock()
     }
 
     /// What this node says of itself from now on.
@@ -187,25 +211,38 @@ impl Transport {
         peer.consensus.call(group, request, timeout).await
     }
 
-    /// Sends in order; false where the link is down or its buffer is full.
+    /// Sends in order; false where the link is down or its buffer is full, or the peer's release does not know the message.
     pub fn send(&self, node: NodeId, message: PeerMessage) -> bool {
-        self.peer(node).is_some_and(|peer| peer.messages.send_message(message))
+        let since = message.since();
+        let knows = |peer: &Peer| since <= VERSION_MIN || peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.messages.send_message(message))
     }
 
     pub fn send_control(&self, node: NodeId, control: Control) -> bool {
-        self.peer(node).is_some_and(|peer| peer.messages.send(&Outbound::Control(control)))
+        let since = control.since();
+        let knows = |peer: &Peer| peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.messages.send(&Outbound::Control(control)))
     }
 
     /// Sends on the link for consensus; false where it is down or full.
     pub fn send_progress(&self, node: NodeId, progress: Progress) -> bool {
-        self.peer(node).is_some_and(|peer| peer.consensus.send(&Outbound::Progress(progress)))
+        let since = progress.since();
+        let knows = |peer: &Peer| since <= VERSION_MIN || peer.who().is_some_and(|who| who.version >= since);
+        self.peer(node).is_some_and(|peer| knows(&peer) && peer.consensus.send(&Outbound::Progress(progress)))
     }
 
     /// Sends to all peers in reach.
     pub fn broadcast_control(&self, control: &Control) {
+        self.broadcast(|version| (control.since() <= version.max(VERSION_MIN)).then(|| control.clone()));
+    }
+
+    /// Sends each peer in reach what it understands, by the protocol version spoken with it.
+    pub fn broadcast(&self, control: impl Fn(u16) -> Option<Control>) {
         let peers: Vec<_> = self.peers.read().values().cloned().collect();
         for peer in peers {
-            peer.messages.send(&Outbound::Control(control.clone()));
+            if let Some(control) = control(peer.who().map_or(0, |who| who.version)) {
+                peer.messages.send(&Outbound::Control(control));
+            }
         }
     }
 
@@ -222,6 +259,21 @@ impl Transport {
         self.peers.read().values().map(|peer| peer.view()).collect()
     }
 
+    /// Dials peers no more that are no members and were not heard of for long.
+    pub fn forget_strangers(&self, members: &BTreeSet<NodeId>) {
+        let is_gone = |peer: &Peer| !members.contains(&peer.id) && peer.is_gone(STRANGER_MS_MAX);
+        if self.peers.read().values().any(|peer| is_gone(peer)) {
+            self.peers.write().retain(|_, peer| {
+                let gone = is_gone(peer);
+                if gone {
+                    tracing::info!(peer = peer.name, "no member and not heard of for long: not dialed any more");
+                    peer.cancel.cancel();
+                }
+                !gone
+            });
+        }
+    }
+
     fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
         self.peers.read().get(&node).cloned()
     }
@@ -234,7 +286,18 @@ impl Transport {
             cluster_id: self.cluster_id.read().clone(),
             process: self.process,
             shards: self.shards,
+            version: 0,
         }
+    }
+
+    /// Drawn when the process started.
+    pub fn process(&self) -> u64 {
+        self.process
+    }
+
+    /// The protocol version spoken with a peer; 0 where none was met yet.
+    pub fn version(&self, node: NodeId) -> u16 {
+        self.peer(node).and_then(|peer| peer.who()).map_or(0, |who| who.version)
     }
 
     fn spawn_links(self: &Arc<Self>, peer: &Arc<Peer>) {

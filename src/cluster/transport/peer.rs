@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::cluster::clock::monotonic_ms;
 use crate::replica::NodeId;
@@ -22,6 +23,9 @@ pub(super) struct Peer {
     addresses: Mutex<Vec<String>>,
     who: Mutex<Option<Introduction>>,
     heard_ms: AtomicU64,
+    known_since_ms: u64,
+    /// Ends its links for good.
+    pub cancel: CancellationToken,
     /// Connections it has dialed to this node.
     pub dialed_in: AtomicUsize,
     pub consensus: Link,
@@ -36,6 +40,8 @@ impl Peer {
             addresses: Mutex::new(vec![address.to_owned()]),
             who: Mutex::default(),
             heard_ms: AtomicU64::new(0),
+            known_since_ms: monotonic_ms(),
+            cancel: CancellationToken::new(),
             dialed_in: AtomicUsize::new(0),
             consensus: Link::default(),
             messages: Link::default(),
@@ -69,7 +75,7 @@ impl Peer {
     pub fn link(&self, class: Class) -> &Link {
         match class {
             Class::Consensus => &self.consensus,
-            Class::Messages => &self.messages,
+            Class::Messages | Class::Relay => &self.messages,
         }
     }
 
@@ -91,6 +97,19 @@ impl Peer {
             0 => None,
             heard => Some(monotonic_ms().saturating_sub(heard)),
         }
+    }
+
+    /// Nothing connects it with this node, and nothing was heard of it for so long.
+    pub fn is_gone(&self, for_ms: u64) -> bool {
+        let connected = self.messages.is_up() || self.consensus.is_up() || self.dialed_in.load(Ordering::Relaxed) > 0;
+        let since_ms = self.heard_ms.load(Ordering::Relaxed).max(self.known_since_ms);
+        !connected && monotonic_ms().saturating_sub(since_ms) > for_ms
+    }
+
+    /// A process of it is there and answers: it was heard within `ms`.
+    pub fn is_there(&self, ms: u64) -> bool {
+        let connected = self.messages.is_up() || self.consensus.is_up() || self.dialed_in.load(Ordering::Relaxed) > 0;
+        connected && self.silent_ms().is_some_and(|silent| silent < ms)
     }
 
     pub fn view(&self) -> PeerView {

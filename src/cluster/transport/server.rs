@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
@@ -19,7 +20,7 @@ use super::hello::{self, HelloError, Introduction, Refusal};
 use super::link::HELLO_TIMEOUT;
 use super::peer::Peer;
 use super::socket::{Listener, Stream};
-use super::{Receiver, Transport};
+use super::{Receiver, Transport, relay};
 
 /// Connections that have not proved themselves yet.
 const STRANGERS_MAX: usize = 64;
@@ -28,6 +29,8 @@ const CALLS_MAX: usize = 256;
 /// Answers waiting to be written to one peer.
 const ANSWERS_MAX: usize = 1024;
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// A process heard within this time, three pings, is there: another one under its name is a mistake.
+const THERE_MS: u64 = 1_500;
 
 pub(super) async fn serve(transport: Arc<Transport>, listener: Listener) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
@@ -67,7 +70,9 @@ async fn serve_peer(
     permit: tokio::sync::OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay();
-    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, |who| admit(transport, who));
+    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, transport.versions(), |who| {
+        admit(transport, who)
+    });
     let result = match timeout(HELLO_TIMEOUT, hello).await {
         Ok(result) => result,
         Err(_) => Err(HelloError::Io(io::ErrorKind::TimedOut.into())),
@@ -81,6 +86,12 @@ async fn serve_peer(
             return;
         }
     };
+    if class == Class::Relay {
+        if let Err(error) = relay::serve(transport, stream).await {
+            tracing::debug!(peer = who.name, %error, "no bytes of a peer are passed on any more");
+        }
+        return;
+    }
     transport.ensure_peer(&who.name, &who.address);
     let (Some(peer), Some(receiver)) = (transport.peer(node_id(&who.name)), transport.receiver.get()) else { return };
     peer.met(who);
@@ -115,11 +126,10 @@ fn admit(transport: &Transport, who: &Introduction) -> Result<(), Refusal> {
     {
         return Err(Refusal::ClusterId { dialer: dialer.clone(), acceptor: acceptor.clone() });
     }
-    // A restarted node has a larger incarnation than before; a smaller one beside a running process is another node.
+    // A process that ended took its connections with it, or fell silent: one that is still heard is another node of that name.
     if let Some(peer) = transport.peer(node_id(&who.name)) {
-        let another = peer.name != who.name
-            || peer.who().is_some_and(|known| known.process != who.process && known.incarnation > who.incarnation);
-        if another && peer.messages.is_up() {
+        let another = peer.name != who.name || peer.who().is_some_and(|known| known.process != who.process);
+        if another && peer.is_there(THERE_MS) {
             return Err(clash());
         }
     }
@@ -153,10 +163,15 @@ async fn read_frames(
         match outbound {
             Outbound::Call { id, group, request } => {
                 let Ok(permit) = Arc::clone(&calls).acquire_owned().await else { return Ok(()) };
-                let answer = receiver.call(peer.id, group, request);
+                let mut answer = receiver.call(peer.id, group, request);
+                // Polled once here, it is in its group's queue before the next: several appends of one group may be on their way.
+                let answered = (&mut answer).now_or_never();
                 let answers = answers.clone();
                 tokio::spawn(async move {
-                    let response = answer.await;
+                    let response = match answered {
+                        Some(response) => response,
+                        None => answer.await,
+                    };
                     drop(permit);
                     let _ = answers.send(Inbound::Answer { id, response }).await;
                 });

@@ -3,7 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+#[cfg(any(test, feature = "sim"))]
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, tcp};
@@ -23,8 +29,9 @@ pub enum Listener {
 /// A connection with a peer.
 pub enum Stream {
     Tcp(TcpStream),
+    /// With it whether what was not delivered is to be lost once the stream is dropped.
     #[cfg(any(test, feature = "sim"))]
-    Simulated(DuplexStream),
+    Simulated(DuplexStream, Arc<AtomicBool>),
 }
 
 /// The reading side of a connection.
@@ -38,7 +45,7 @@ pub enum Reading {
 pub enum Writing {
     Tcp(tcp::OwnedWriteHalf),
     #[cfg(any(test, feature = "sim"))]
-    Simulated(tokio::io::WriteHalf<DuplexStream>),
+    Simulated(tokio::io::WriteHalf<DuplexStream>, Arc<AtomicBool>),
 }
 
 impl Listener {
@@ -80,7 +87,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(true),
             #[cfg(any(test, feature = "sim"))]
-            Self::Simulated(_) => Ok(()),
+            Self::Simulated(..) => Ok(()),
         }
     }
 
@@ -91,9 +98,23 @@ impl Stream {
                 (Reading::Tcp(read), Writing::Tcp(write))
             }
             #[cfg(any(test, feature = "sim"))]
-            Self::Simulated(stream) => {
+            Self::Simulated(stream, discarded) => {
                 let (read, write) = tokio::io::split(stream);
-                (Reading::Simulated(read), Writing::Simulated(write))
+                (Reading::Simulated(read), Writing::Simulated(write, discarded))
+            }
+        }
+    }
+}
+
+impl Writing {
+    /// What the peer has not acknowledged when the connection is dropped is not sent any more.
+    pub fn discard_unsent(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(write) => socket2::SockRef::from(write.as_ref()).set_linger(Some(Duration::ZERO)),
+            #[cfg(any(test, feature = "sim"))]
+            Self::Simulated(_, discarded) => {
+                discarded.store(true, Ordering::Relaxed);
+                Ok(())
             }
         }
     }
@@ -105,7 +126,7 @@ macro_rules! on_either {
         match $self.get_mut() {
             Self::Tcp($inner) => $call,
             #[cfg(any(test, feature = "sim"))]
-            Self::Simulated($inner) => $call,
+            Self::Simulated($inner, ..) => $call,
         }
     };
 }

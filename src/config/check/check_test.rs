@@ -9,6 +9,7 @@ use crate::config::placeholder::expand;
 use crate::config::render;
 use crate::config::settings::{
     CertificateName, ClientAuthentication, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, RefuseConnections,
+    ShutdownSettings,
 };
 use crate::config::tls::fixture::{Ca, put};
 use crate::config::{entity, from_bytes};
@@ -145,7 +146,9 @@ fn defaults_are_those_of_the_tables() {
     assert_eq!(s.persistence, PersistenceMode::File);
     let cluster = &s.cluster;
     assert_eq!((cluster.enabled, cluster.node_name.as_str(), cluster.bind_port, cluster.shards), (false, "node1", 7000, 6));
-    assert_eq!((cluster.heartbeat_ms, cluster.election_timeout_min_ms, cluster.election_timeout_max_ms), (200, 800, 1600));
+    assert_eq!((cluster.heartbeat_ms, cluster.election_timeout_min_ms, cluster.election_timeout_max_ms), (200, 600, 1200));
+    assert_eq!(cluster.close_without_majority_ms, 10_000);
+    assert_eq!(s.shutdown, ShutdownSettings { delay_s: 0, clients_per_second: 1000, timeout_s: 25 });
     let addons = &s.addons;
     assert!(
         !addons.expired && !addons.dropped && !addons.dead && !addons.lifecycle.enabled && !addons.lifecycle.identifier_username
@@ -198,6 +201,8 @@ fn values_arrive_in_the_settings() {
         ("mqtt/quality-of-service/max-qos", "3", "quality-of-service/max-qos 2"),
         ("mqtt/quality-of-service/max-qos", "-1", "quality-of-service/max-qos 2"),
         ("mqtt/retained-messages/enabled", "false", "retained-messages/enabled false"),
+        ("mqtt/retained-messages/max-messages", "5", "retained-messages/max-messages 5"),
+        ("mqtt/retained-messages/max-bytes", "2048", "retained-messages/max-bytes 2048"),
         ("mqtt/queued-messages/max-queue-size", "7", "queued-messages/max-queue-size 7"),
         ("mqtt/queued-messages/max-queue-size", "0", "queued-messages/max-queue-size 1000"),
         ("mqtt/queued-messages/max-queue-size", "99999999999", "queued-messages/max-queue-size 4294967295"),
@@ -227,6 +232,10 @@ fn values_arrive_in_the_settings() {
         ("cluster/raft/heartbeat-interval", "100", "raft/heartbeat-interval 100 ms"),
         ("cluster/raft/election-timeout-min", "700", "raft/election-timeout-min 700 ms"),
         ("cluster/raft/election-timeout-max", "5000", "raft/election-timeout-max 5000 ms"),
+        ("cluster/close-clients-without-majority-after", "4000", "close-clients-without-majority-after 4000 ms"),
+        ("shutdown/delay", "5", "delay 5 s"),
+        ("shutdown/clients-per-second", "50", "clients-per-second 50"),
+        ("shutdown/timeout", "90", "timeout 90 s"),
         ("mqtt-addons/expired-messages-topic/enabled", "true", "expired-messages-topic/enabled true"),
         ("mqtt-addons/dropped-messages-topic/enabled", "true", "dropped-messages-topic/enabled true"),
         ("mqtt-addons/dead-messages-topic/enabled", "true", "dead-messages-topic/enabled true"),
@@ -553,6 +562,14 @@ fn a_cluster_says_what_it_lacks() {
 }
 
 #[test]
+fn a_delay_before_the_shutdown_is_below_its_timeout() {
+    let shutdown =
+        |delay: u32, timeout: u32| file(&format!("<shutdown><delay>{delay}</delay><timeout>{timeout}</timeout></shutdown>"));
+    assert!(check_text(&shutdown(24, 25)).settings.is_some());
+    assert!(error(&shutdown(25, 25)).contains("allowed: a delay below the timeout"));
+}
+
+#[test]
 fn raft_times_must_fit_each_other() {
     let raft = |heartbeat: u32, min: u32, max: u32| {
         file(&format!(
@@ -577,15 +594,50 @@ fn transports_and_discoveries_are_one_of_what_there_is() {
     assert!(both.contains("<cluster/transport>: found both <tcp> and <udp>"), "{both}");
     let neither = error(&file("<cluster><transport><sctp/></transport></cluster>"));
     assert!(neither.contains("<cluster/transport>: found no known transport"), "{neither}");
-    for discovery in
-        ["<multicast/>", "<broadcast/>", "<extension/>", "<extension><reload-interval>30</reload-interval></extension>"]
-    {
+    for discovery in ["<multicast/>", "<broadcast/>"] {
         let text = cluster_file("").replace("<static>", &format!("{discovery}<static>"));
-        assert!(error(&text).contains("not supported yet by this version; list the nodes in <discovery><static>"), "{discovery}");
+        assert!(error(&text).contains("not supported by this version; list the nodes in <discovery><static>"), "{discovery}");
         assert!(check_text(&file(&nest("cluster/discovery", discovery))).settings.is_some(), "{discovery}, disabled");
     }
     let tls = error(&cluster_file("").replace("</tcp>", "<tls/></tcp>"));
     assert!(tls.contains("<cluster/transport/tcp/tls>: not supported yet by this version"), "{tls}");
+}
+
+#[test]
+fn nodes_are_found_by_dns_as_the_extension_of_hivemq_does() {
+    let file = |inside: &str, extra: &str| {
+        let text = cluster_file(extra);
+        let (start, end) = (text.find("<static>").unwrap(), text.find("</static>").unwrap() + "</static>".len());
+        format!("{}<extension>{inside}</extension>{}", &text[..start], &text[end..])
+    };
+    let env = |name: &str| match name {
+        "HIVEMQ_DNS_DISCOVERY_ADDRESS" => Some("hivemq.example".to_owned()),
+        "HIVEMQ_DNS_DISCOVERY_INTERVAL" => Some("31".to_owned()),
+        _ => None,
+    };
+    let cluster = |text: &str| check_with(text, &env).settings.unwrap().cluster;
+    let of_env = cluster(&file("", "<expected-nodes>3</expected-nodes>"));
+    let dns = of_env.dns.clone().unwrap();
+    assert_eq!((dns.address.as_str(), dns.resolution_timeout_s, dns.reload_interval_s), ("hivemq.example", 30, 31));
+    assert_eq!((of_env.founders(), of_env.static_nodes.len()), (Some(3), 0));
+    let written = cluster(&file(
+        "<address>a.example</address><reload-interval>5</reload-interval><resolution-timeout>2</resolution-timeout>",
+        "<expected-nodes>1</expected-nodes>",
+    ));
+    let dns = written.dns.unwrap();
+    assert_eq!((dns.address.as_str(), dns.resolution_timeout_s, dns.reload_interval_s), ("a.example", 2, 5));
+    // Who does not know how many are to come founds nothing.
+    let silent = check_with(&file("", ""), &env);
+    assert!(silent.warnings[0].message.contains("add <expected-nodes>3</expected-nodes>"), "{:?}", silent.warnings);
+    assert_eq!(silent.settings.unwrap().cluster.founders(), None);
+    assert_eq!(cluster(&cluster_file("<expected-nodes>0</expected-nodes>")).founders(), None);
+    assert_eq!(cluster(&cluster_file("")).founders(), Some(2));
+    assert!(error(&file("", "")).contains("found no name to resolve; allowed: a DNS name"));
+    assert!(error(&file("<address>a b</address>", "")).contains("without white space"));
+    assert!(error(&file("<address>a:7000</address>", "")).contains("found \"a:7000\"; allowed: a DNS name"));
+    let loud = |name: &str| (name == "HIVEMQ_DNS_DISCOVERY_TIMEOUT").then(|| "soon".to_owned());
+    let errors = check_with(&file("<address>a</address>", ""), &loud).errors;
+    assert!(errors[0].message.contains("found \"soon\" in the environment variable HIVEMQ_DNS_DISCOVERY_TIMEOUT"), "{errors:?}");
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`.
+//! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`, `expected-nodes`,
+//! `close-clients-without-majority-after`, and what `discovery/extension` has inside (HiveMQ's extension takes that from a file of its own or
+//! from the environment, as here too).
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,12 +9,17 @@ use super::exposure::Bound;
 use super::view::View;
 use crate::config::diagnostic::quote;
 use crate::config::limits::{HEARTBEATS_PER_ELECTION_MIN, NAME_LEN_MAX, SECRET_LEN_MIN};
-use crate::config::settings::{ClusterSettings, host_port};
+use crate::config::settings::{ClusterSettings, DnsSettings, host_port};
 
 /// Name of a node alone. The host name is not taken for it: in a container it changes with every start, and data belongs to a name.
 const LONE_NODE_NAME: &str = "node1";
 
-pub(super) fn read<'a>(root: &View<'a>, host_name: Option<String>, bound: &mut Vec<Bound<'a>>) -> ClusterSettings {
+pub(super) fn read<'a>(
+    root: &View<'a>,
+    host_name: Option<String>,
+    env: &dyn Fn(&str) -> Option<String>,
+    bound: &mut Vec<Bound<'a>>,
+) -> ClusterSettings {
     let cluster = root.at("cluster");
     let enabled = cluster.flag("enabled");
     let transport = transport(&cluster);
@@ -26,13 +33,17 @@ pub(super) fn read<'a>(root: &View<'a>, host_name: Option<String>, bound: &mut V
         external_address: transport.word("external-address").map(str::to_owned),
         external_port: transport.u16("external-port"),
         static_nodes: static_nodes(&cluster, enabled),
+        dns: if enabled { dns(&cluster, env) } else { None },
+        expected_nodes: cluster.number("expected-nodes").and_then(|count| u32::try_from(count).ok()),
         secret: secret(&cluster, enabled),
         shards: cluster.u16_or_max("shards"),
         heartbeat_ms,
         election_timeout_min_ms,
         election_timeout_max_ms,
+        close_without_majority_ms: cluster.u64_or_max("close-clients-without-majority-after"),
     };
     if enabled {
+        check_founders(&cluster, &settings);
         check_reachable(&transport, &cluster, &settings);
         bound.push(Bound { element: transport, address: bind_address, port: settings.bind_port, mqtt: false });
     }
@@ -111,13 +122,67 @@ fn static_nodes(cluster: &View<'_>, enabled: bool) -> Vec<String> {
             node.warning(format!("found {address} a second time; it counts once"));
         }
     }
-    if enabled && list.all("node").is_empty() {
+    if enabled && list.all("node").is_empty() && !cluster.at("discovery/extension").exists() {
         list.error(
             "found no node; allowed: one or more; add <discovery><static><node><host>..</host><port>7000</port></node></static></discovery> \
              to <cluster>, with every node of the cluster, this one too",
         );
     }
     nodes
+}
+
+/// Variables of HiveMQ's extension; the last has another name in its image.
+const DNS_ADDRESS: &str = "HIVEMQ_DNS_DISCOVERY_ADDRESS";
+const DNS_TIMEOUT: &str = "HIVEMQ_DNS_DISCOVERY_TIMEOUT";
+const DNS_INTERVALS: [&str; 2] = ["HIVEMQ_DNS_RELOAD_INTERVAL", "HIVEMQ_DNS_DISCOVERY_INTERVAL"];
+
+/// `<extension>`: what it says itself goes before the environment.
+fn dns(cluster: &View<'_>, env: &dyn Fn(&str) -> Option<String>) -> Option<DnsSettings> {
+    let extension = cluster.at("discovery/extension");
+    if !extension.exists() {
+        return None;
+    }
+    let written = extension.word("address").map(str::to_owned);
+    let address = written.or_else(|| env(DNS_ADDRESS)).filter(|address| !address.is_empty());
+    let is_name = |address: &String| {
+        address.len() <= NAME_LEN_MAX && address.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    // One that is written wrongly was told by `word`.
+    let told = address.is_none() && extension.at("address").exists();
+    if !told && !address.as_ref().is_some_and(is_name) {
+        let found = address.as_ref().map_or_else(|| "no name to resolve".to_owned(), |address| quote(address));
+        extension.error(format!(
+            "found {found}; allowed: a DNS name whose addresses are the nodes, such as that of a headless service; write it in <address>, or set \
+             the environment variable {DNS_ADDRESS}"
+        ));
+    }
+    let seconds = |element: &str, variables: &[&str], max: u64| {
+        let written = extension.at(element).exists();
+        let variable = variables.iter().filter(|_| !written).find_map(|name| Some((*name, env(name)?)));
+        let Some((name, text)) = variable else { return extension.u64_or_max(element) };
+        text.trim().parse().ok().filter(|seconds| (1..=max).contains(seconds)).unwrap_or_else(|| {
+            let found = quote(&text);
+            extension.error(format!(
+                "found {found} in the environment variable {name}; allowed: 1 to {max} seconds; correct the value"
+            ));
+            1
+        })
+    };
+    Some(DnsSettings {
+        resolution_timeout_s: seconds("resolution-timeout", &[DNS_TIMEOUT], 3_600),
+        reload_interval_s: seconds("reload-interval", &DNS_INTERVALS, 86_400),
+        address: address.unwrap_or_default(),
+    })
+}
+
+/// A node that nobody told how many are to be there cannot know whether those it sees are a majority.
+fn check_founders(cluster: &View<'_>, settings: &ClusterSettings) {
+    if settings.dns.is_some() && settings.expected_nodes.is_none() {
+        cluster.at("discovery/extension").warning(
+            "nobody says how many nodes found the cluster, so this one founds none and waits for one to join; for a new cluster add \
+             <expected-nodes>3</expected-nodes> to <cluster>, with the number of its first nodes and the same on all of them",
+        );
+    }
 }
 
 fn is_ipv6(host: &str) -> bool {

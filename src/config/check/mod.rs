@@ -12,6 +12,7 @@ mod protocol;
 mod response;
 mod rules;
 mod shape;
+mod shutdown;
 mod tls;
 mod value;
 mod view;
@@ -36,7 +37,7 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
     let http = http::read(&root, &mut bound);
     let authentication = authentication::read(&root, env, &listeners);
     let security = protocol::security(&root, authentication);
-    let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), &mut bound);
+    let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), env, &mut bound);
     exposure::check_ports(&bound);
     exposure::check_anonymous(&root, &bound, &security);
     Some(Settings {
@@ -49,7 +50,10 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
             _ => PersistenceMode::File,
         },
         cluster,
+        shutdown: shutdown::read(&root),
         addons: addons::read(&root),
+        // In a file of their own.
+        declared_shared_subscriptions: Vec::new(),
         http,
     })
 }

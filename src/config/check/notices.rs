@@ -43,8 +43,8 @@ const fn unsupported(path: &'static str, text: &'static str) -> Notice {
 }
 
 const NO_TLS: &str = "not supported yet by this version: it has TLS for MQTT clients only; remove the element, or let a proxy in front of the broker end TLS";
-const NO_DISCOVERY: &str = "not supported yet by this version; list the nodes in <discovery><static><node><host>..</host><port>..</port>\
-                            </node></static></discovery>";
+const NO_DISCOVERY: &str = "not supported by this version; list the nodes in <discovery><static><node><host>..</host><port>..</port>\
+                            </node></static></discovery>, or have a name resolved with <extension>";
 
 const ALWAYS_PROTECTED: &str = "has no effect unless true: publishers are not read while too much waits for a node's threads, \
                                 since what waits would grow without bound otherwise";
@@ -64,7 +64,6 @@ pub(super) const NOTICES: &[Notice] = &[
         .when("cluster/enabled"),
     unsupported("cluster/discovery/multicast", NO_DISCOVERY).when("cluster/enabled"),
     unsupported("cluster/discovery/broadcast", NO_DISCOVERY).when("cluster/enabled"),
-    unsupported("cluster/discovery/extension", NO_DISCOVERY).when("cluster/enabled"),
     accepted("cluster/replication/replica-count", "accepted without effect: all nodes of the cluster hold a copy of everything")
         .when("cluster/enabled"),
     notice(

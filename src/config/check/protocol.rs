@@ -27,6 +27,8 @@ pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
         shared_subscriptions: mqtt.flag("shared-subscriptions/enabled"),
         max_qos: mqtt.number("quality-of-service/max-qos").and_then(|qos| u8::try_from(qos).ok()).unwrap_or(2),
         retained_messages: mqtt.flag("retained-messages/enabled"),
+        retained_messages_max: mqtt.u64_or_max("retained-messages/max-messages"),
+        retained_bytes_max: mqtt.u64_or_max("retained-messages/max-bytes"),
         max_queue_size: mqtt.u32_or_max("queued-messages/max-queue-size"),
         discard_oldest: mqtt.choice("queued-messages/strategy") == "discard-oldest",
     }

@@ -132,6 +132,7 @@ const PACKET_SIZE_MAX: i64 = 268_435_460;
 
 const GROUPS: &[&[Rule]] = &[
     ROOT,
+    SHUTDOWN,
     LISTENERS,
     TCP_LISTENER,
     WEBSOCKET_LISTENER,
@@ -161,6 +162,7 @@ const ROOT: &[Rule] = &[
     section("rest-api"),
     section("health-api"),
     section("control-center"),
+    section("shutdown"),
     section("http"),
     section("mqtt-addons"),
     section("anonymous-usage-statistics"),
@@ -288,6 +290,9 @@ const MQTT: &[Rule] = &[
     clamped("mqtt/quality-of-service/max-qos", 0, 2, 2, |_| 2),
     section("mqtt/retained-messages"),
     flag("mqtt/retained-messages/enabled", true),
+    // Our own: limits of the whole cluster.
+    strict("mqtt/retained-messages/max-messages", 1, i64::MAX, Some(1_000_000)),
+    strict("mqtt/retained-messages/max-bytes", 1, i64::MAX, Some(1_073_741_824)),
     section("mqtt/queued-messages"),
     // HiveMQ takes a long; lengths of queues are 32 bit here.
     clamped("mqtt/queued-messages/max-queue-size", 1, U32_MAX, 1000, |v| if v < 1 { 1000 } else { U32_MAX }),
@@ -358,7 +363,10 @@ const CLUSTER: &[Rule] = &[
     fixed_port("cluster/discovery/static/node/port", None),
     any("cluster/discovery/multicast"),
     any("cluster/discovery/broadcast"),
-    any("cluster/discovery/extension"),
+    section("cluster/discovery/extension"),
+    text("cluster/discovery/extension/address"),
+    strict("cluster/discovery/extension/resolution-timeout", 1, 3_600, Some(30)),
+    strict("cluster/discovery/extension/reload-interval", 1, 86_400, Some(30)),
     section("cluster/replication"),
     strict("cluster/replication/replica-count", 1, i64::MAX, Some(2)),
     section("cluster/failure-detection"),
@@ -378,12 +386,21 @@ const CLUSTER: &[Rule] = &[
     flag("cluster/overload-protection/enabled", true),
     // Own elements.
     text("cluster/node-name"),
+    strict("cluster/expected-nodes", 0, 1_000, None),
     Rule { path: "cluster/secret", kind: Kind::Secret, many: false },
     strict("cluster/shards", 1, 64, Some(6)),
     section("cluster/raft"),
     strict("cluster/raft/heartbeat-interval", 10, 60_000, Some(200)),
-    strict("cluster/raft/election-timeout-min", 30, 600_000, Some(800)),
-    strict("cluster/raft/election-timeout-max", 31, 600_000, Some(1600)),
+    strict("cluster/raft/election-timeout-min", 30, 600_000, Some(600)),
+    strict("cluster/raft/election-timeout-max", 31, 600_000, Some(1200)),
+    strict("cluster/close-clients-without-majority-after", 0, 3_600_000, Some(10_000)),
+];
+
+/// Own elements. Kubernetes kills after 30 s.
+const SHUTDOWN: &[Rule] = &[
+    strict("shutdown/delay", 0, 3600, Some(0)),
+    strict("shutdown/clients-per-second", 1, 1_000_000, Some(1000)),
+    strict("shutdown/timeout", 1, 86_400, Some(25)),
 ];
 
 const HTTP: &[Rule] = &[

@@ -49,20 +49,45 @@ fn journal(dir: &Path) -> (PathBuf, usize) {
     (path, len)
 }
 
-/// The last batch was reported here: a disk that loses flushed bytes cannot be told from a write the power cut short.
+/// The last batch was reported, and the file `flushed` says so; were it not, the power would have cut the write of that batch short.
 #[test]
-fn after_a_crash_a_cut_journal_tail_costs_the_last_batch_and_nothing_before_it() {
+fn after_a_crash_a_cut_journal_tail_is_refused_where_it_was_reported_and_cut_off_where_it_was_not() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, cut) = (dir.path().join("whole"), dir.path().join("cut"));
     crashed(&whole);
     let (_, len) = journal(&whole);
-    for by in [1, 5, 20, 60] {
+    let flushed = flushed_mark::FlushedMark::read(&whole).unwrap().unwrap();
+    for by in [1, 5, 20, 60, 130, len] {
         copy_directory(&whole, &cut);
         let (path, _) = journal(&cut);
         fs::File::options().write(true).open(path).unwrap().set_len((len - by) as u64).unwrap();
-        assert_eq!(all(&open(&cut).log(1).unwrap()), entries(0..59), "cut by {by}");
+        for _ in 0..2 {
+            let error = try_open(&cut).err().unwrap_or_else(|| panic!("cut by {by} is not noticed"));
+            assert!(matches!(error, StorageError::Damaged { .. }), "cut by {by}: {error}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("flushed up to batch {flushed}")) && text.contains("storage recover"), "{text}");
+        }
+        if by < 100 {
+            drop(flushed_mark::FlushedMark::create(&cut, flushed - 1).unwrap());
+            assert_eq!(all(&open(&cut).log(1).unwrap()), entries(0..59), "cut by {by}");
+        }
         fs::remove_dir_all(&cut).unwrap();
     }
+}
+
+/// A directory that a version without the file `flushed` wrote.
+#[test]
+fn a_directory_without_a_mark_is_taken_and_gets_one() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path());
+    let file = identity::IdentityFile::in_directory(dir.path());
+    let stored = file.read().unwrap().unwrap();
+    file.write(&identity::Stored { marked: false, ..stored }).unwrap();
+    fs::remove_file(dir.path().join("flushed")).unwrap();
+    assert!(look(dir.path()).unwrap());
+    fs::remove_file(dir.path().join("flushed")).unwrap();
+    let error = try_open(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("flushed is damaged") && error.contains("missing"), "{error}");
 }
 
 #[test]
@@ -150,6 +175,44 @@ fn a_damaged_table_is_reported_with_group_and_index() {
     let error = log.read(0..=u64::MAX).unwrap_err();
     assert!(matches!(error, StorageError::Damaged { .. }), "{error}");
     assert!(error.to_string().contains("/raft is damaged at group 1 index 2"), "{error}");
+}
+
+/// Whoever needs the record cannot go on without: nothing is written any more.
+#[test]
+fn a_damaged_record_that_is_read_is_reported_with_its_key_and_stops_the_storage() {
+    type Read = fn(&Arc<dyn StateStore>) -> Result<(), StorageError>;
+    let reads: [Read; 2] = [
+        |state| state.get(b"key 30").map(|_| ()),
+        |state| {
+            state.range(b"key 25", b"key 35", &mut |key, _| {
+                assert_ne!(key, b"key 30");
+                true
+            })
+        },
+    ];
+    for read in reads {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = open(dir.path());
+        let state = storage.state(2).unwrap();
+        for index in 0..60 {
+            state
+                .write(vec![(format!("key {index:02}").into_bytes(), Some(format!("value {index:02}").into_bytes()))], vec![1])
+                .unwrap();
+        }
+        drop((state, storage));
+        to_tables(dir.path());
+        let tables = files(&dir.path().join("state/keyspaces"));
+        let place = |path: &PathBuf| fs::read(path).unwrap().windows(8).position(|bytes| bytes == b"value 30");
+        let (table, at) = tables.iter().find_map(|path| Some((path, place(path)?))).unwrap();
+        flip(table, at);
+        let storage = open(dir.path());
+        let state = storage.state(2).unwrap();
+        let error = read(&state).unwrap_err().to_string();
+        assert!(error.contains("is damaged at group 2"), "{error}");
+        assert!(storage.stats().poisoned);
+        assert!(matches!(state.write(Vec::new(), vec![2]), Err(StorageError::Poisoned(_))));
+        assert!(storage.log(1).unwrap().save_vote(Bytes::from("vote")).is_err());
+    }
 }
 
 /// Changes the log's keyspace behind the storage's back.

@@ -1,0 +1,213 @@
+//! What the commands of the admin socket do.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::actor::Node;
+use crate::actor::clock::wall_ms;
+use crate::actor::parting::{self, Whom};
+use crate::admin::report::{GroupReport, MemberReport, StatusReport, Waiting};
+use crate::admin::{Handler, Outcome, Progress};
+use crate::cluster::{Cluster, MemberStatus, RemoveError, node_id};
+use crate::edge::HealthSource;
+
+use super::POLL;
+use super::health::NodeHealth;
+
+/// Clients of a node that leaves get this long.
+const DRAIN: Duration = Duration::from_secs(5);
+
+pub(super) struct NodeAdmin {
+    node: Arc<Node>,
+    cluster: Cluster,
+    health: Arc<NodeHealth>,
+    /// One at a time.
+    leaving: tokio::sync::Mutex<()>,
+    left: watch::Sender<bool>,
+}
+
+impl NodeAdmin {
+    /// `left` is told when the node is no member any more.
+    pub(super) fn new(node: Arc<Node>, cluster: Cluster, health: Arc<NodeHealth>, left: watch::Sender<bool>) -> Self {
+        Self { node, cluster, health, leaving: tokio::sync::Mutex::default(), left }
+    }
+
+    /// As for a restart; what takes longer is closed with the node.
+    async fn close_clients(&self) {
+        self.health.set_draining();
+        self.health.stop_listeners();
+        let until = Instant::now() + DRAIN;
+        let parting =
+            tokio::time::timeout(DRAIN, parting::part_with(&self.node, Whom::All, until.checked_sub(DRAIN / 2), || true));
+        if parting.await.is_err() {
+            tracing::warn!("some clients did not leave in time");
+        }
+        while self.node.connections.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Handler for NodeAdmin {
+    fn status(&self) -> StatusReport {
+        let status = self.cluster.status();
+        let members = self.cluster.members();
+        let name = |id: u64| {
+            let known = members.iter().find(|member| member.id == id);
+            known.map_or_else(|| format!("{id:016x}"), |member| member.name.clone())
+        };
+        let names = |ids: &[u64]| ids.iter().copied().map(name).collect();
+        StatusReport {
+            node: status.node_name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster_id: status.cluster_id,
+            ready: status.ready && !self.health.draining(),
+            waiting_for: status.waiting_for.map(|(what, since_ms)| Waiting {
+                what,
+                since_ms,
+                for_ms: wall_ms().saturating_sub(since_ms),
+            }),
+            members: members.iter().map(|member| self.member(member)).collect(),
+            groups: status
+                .groups
+                .iter()
+                .map(|group| GroupReport {
+                    name: group.name.clone(),
+                    leader: group.leader.map(name),
+                    term: group.term,
+                    voters: names(&group.voters),
+                    learners: names(&group.learners),
+                    last_log_index: group.last_log_index,
+                    applied_index: group.applied_index,
+                    lag: group.lag,
+                    changing: group.changing,
+                })
+                .collect(),
+            warnings: self.cluster.warnings(),
+        }
+    }
+
+    fn drain(&self, progress: Progress) -> BoxFuture<'_, Outcome> {
+        self.drained(progress).boxed()
+    }
+
+    fn undrain(&self) -> Outcome {
+        self.cluster.set_draining(false);
+        Ok("takes clients again; `cluster rebalance` has the other nodes part with what they have beyond their share".to_owned())
+    }
+
+    fn rebalance(&self) -> Outcome {
+        let before = self.clients_by_name();
+        self.cluster.rebalance();
+        Ok(format!("nodes with more clients than their share part with the excess; clients now: {before}"))
+    }
+
+    fn leave(&self, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            let told = progress.changes();
+            let Ok(_alone) = self.leaving.try_lock() else { return Err("this node is on its way out already".to_owned()) };
+            // Before anything is changed.
+            self.cluster.check_leave().await.map_err(|error| error.to_string())?;
+            told("closes listeners and clients".to_owned());
+            self.close_clients().await;
+            self.cluster.leave(&told).await.map_err(|error| error.to_string())?;
+            self.left.send_replace(true);
+            let name = self.cluster.status().node_name;
+            let left = self.cluster.members_left();
+            Ok(format!(
+                "{name} left the cluster and ends now; {left}. Its data directory is of no use any more: to have it join anew, start it with an \
+                 empty one."
+            ))
+        }
+        .boxed()
+    }
+
+    fn forget(&self, node: String, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            match self.cluster.remove_member(node_id(&node), progress.changes()).await {
+                Ok(()) => Ok(format!("{node} is no member any more; {}", self.cluster.members_left())),
+                // As it should be: somebody asked before.
+                Err(RemoveError::NotAMember) => {
+                    let known: Vec<String> = self.cluster.members().into_iter().map(|member| member.name).collect();
+                    Ok(format!("{node} is not a member; there are: {}", known.join(", ")))
+                }
+                Err(error) => Err(format!("{node} is not forgotten: {error}")),
+            }
+        }
+        .boxed()
+    }
+
+    fn transfer_leadership(&self, to: Option<String>, group: Option<String>, progress: Progress) -> BoxFuture<'_, Outcome> {
+        async move {
+            let told = progress.changes();
+            self.cluster.transfer_leadership(to.as_deref(), group.as_deref(), told).await
+        }
+        .boxed()
+    }
+
+    fn accept_loss(&self) -> Outcome {
+        let groups = self.cluster.accept_loss();
+        if groups.is_empty() {
+            return Ok("nothing to do: this node has its votes in all groups".to_owned());
+        }
+        Ok(format!("this node votes from now on as it is, in groups {}", groups.join(", ")))
+    }
+}
+
+/// Between looks at how many clients are left.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl NodeAdmin {
+    async fn drained(&self, progress: Progress) -> Outcome {
+        if !self.cluster.is_draining() {
+            self.cluster.set_draining(true);
+            tokio::spawn(parting::drain(Arc::clone(&self.node)));
+        }
+        let mut handed_over = std::pin::pin!(self.cluster.hand_over());
+        let mut leads = true;
+        let told = progress.changes();
+        loop {
+            // Not every connection: those that try again are refused again and again.
+            let clients = self.node.metrics.hivemq.connections_current.get();
+            if clients == 0 && !leads {
+                return Ok("drained: it has no clients and leads nothing that another could lead; `cluster undrain` ends that"
+                    .to_owned());
+            }
+            if !self.cluster.is_draining() {
+                return Err("the drain was ended by `cluster undrain`".to_owned());
+            }
+            told(format!("{clients} clients left, leads {} groups", self.cluster.led().len()));
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = &mut handed_over, if leads => leads = false,
+            }
+        }
+    }
+
+    fn clients_by_name(&self) -> String {
+        let members = self.cluster.members();
+        let name = |id| members.iter().find(|member| member.id == id).map_or("?", |member| member.name.as_str());
+        let of: Vec<String> =
+            self.cluster.clients_by_node().into_iter().map(|(id, clients)| format!("{} {clients}", name(id))).collect();
+        of.join(", ")
+    }
+
+    fn member(&self, member: &MemberStatus) -> MemberReport {
+        MemberReport {
+            name: member.name.clone(),
+            address: member.address.clone(),
+            incarnation: member.incarnation,
+            alive: member.alive,
+            connected: member.connected,
+            draining: member.draining,
+            version: member.version.as_ref().map(|(program, _)| program.clone()),
+            protocol: member.version.as_ref().map(|(_, protocol)| *protocol),
+        }
+    }
+}

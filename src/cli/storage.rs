@@ -1,0 +1,200 @@
+//! `troupemq storage`: the data of a node that is stopped.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+
+use crate::storage::check::{self, Report};
+use crate::storage::recover::{self, Recovery};
+
+use super::write_line;
+
+/// Exit status of `check` where something is damaged, and of `recover` where nothing was done.
+const EXIT_DAMAGED: u8 = 1;
+/// Exit status where the directory cannot be looked at: not there, in use, not permitted.
+const EXIT_UNUSABLE: u8 = 2;
+
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum StorageCommand {
+    /// Read all data of a stopped node and tell what is damaged
+    ///
+    /// Checks every journal, log entry and record against its checksum, and the end of the log against what was reported as flushed. Changes
+    /// nothing. Needs room for a copy of the journals beside the directory, or in the system's temporary directory.
+    #[command(after_long_help = CHECK_EXAMPLES)]
+    Check(DataArgs),
+    /// Set the data of a stopped node aside, so that the other nodes fill it again
+    ///
+    /// For a node that refuses its start because its data is damaged. The data is moved into a folder inside the directory and never deleted. The
+    /// node stays who it is; when it is started it gets everything from the other nodes, and has no vote until it has. One node at a time: wait until
+    /// `troupemq cluster status` shows it as a voter again before another one. A cluster of one node has nobody to fill it.
+    #[command(after_long_help = RECOVER_EXAMPLES)]
+    Recover(RecoverArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct DataArgs {
+    /// The node's data directory
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub data: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct RecoverArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+
+    /// Do it; without this it is only said what would be done
+    #[arg(long)]
+    pub yes: bool,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  troupemq storage check --data /var/lib/troupemq
+
+Exit status: 0 nothing is damaged, 1 something is, 2 the directory cannot be checked (not there, in use, not permitted).";
+
+const RECOVER_EXAMPLES: &str = "\
+Examples:
+  troupemq storage recover --data /var/lib/troupemq
+      Says what would be done
+  troupemq storage recover --data /var/lib/troupemq --yes
+
+Exit status: 0 done, 1 not done as --yes was not given, 2 the directory cannot be used (not there, in use, not permitted).";
+
+/// Runs the command; gives the exit status.
+pub fn run(command: &StorageCommand) -> ExitCode {
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    ExitCode::from(match command {
+        StorageCommand::Check(arguments) => check(&arguments.data, &mut out, &mut err),
+        StorageCommand::Recover(arguments) => recover(&arguments.data.data, arguments.yes, &mut out, &mut err),
+    })
+}
+
+fn check(data: &Path, out: &mut impl Write, err: &mut impl Write) -> u8 {
+    let beside = data.canonicalize().ok().and_then(|data| Some(data.parent()?.to_owned()));
+    let places: Vec<PathBuf> = beside.into_iter().chain([std::env::temp_dir()]).collect();
+    match check::run(data, &places) {
+        Ok(report) => {
+            tell_report(&report, out);
+            if report.damage.is_empty() { 0 } else { EXIT_DAMAGED }
+        }
+        Err(error) => unusable(&error.to_string(), err),
+    }
+}
+
+fn tell_report(report: &Report, out: &mut impl Write) {
+    if let Some(identity) = &report.identity {
+        let cluster = identity.cluster_id.as_deref().unwrap_or("no cluster yet");
+        write_line(out, format_args!("node {}, cluster {cluster}", identity.node_name));
+        write_line(out, if report.closed { "closed cleanly" } else { "not closed cleanly" });
+    }
+    for (group, found) in report.groups.iter().enumerate() {
+        let name = group.checked_sub(1).map_or_else(|| "meta".to_owned(), |shard| format!("shard {shard}"));
+        write_line(out, format_args!("{name}: {} log entries, {} records readable", found.entries, found.records));
+    }
+    for damage in &report.damage {
+        write_line(out, format_args!("damaged: {damage}"));
+    }
+    write_line(
+        out,
+        match report.damage.len() {
+            0 => "nothing is damaged".to_owned(),
+            1 => "1 damaged place".to_owned(),
+            places => format!("{places} damaged places"),
+        },
+    );
+    if !report.damage.is_empty() {
+        write_line(out, "the other nodes fill this one again after `troupemq storage recover`");
+    }
+}
+
+fn recover(data: &Path, yes: bool, out: &mut impl Write, err: &mut impl Write) -> u8 {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(0));
+    let recovery = if yes { recover::run(data, now_ms) } else { recover::plan(data, now_ms) };
+    match recovery {
+        Ok(recovery) => {
+            tell_recovery(&recovery, yes, out);
+            if yes { 0 } else { EXIT_DAMAGED }
+        }
+        Err(error) => unusable(&error.to_string(), err),
+    }
+}
+
+fn tell_recovery(recovery: &Recovery, done: bool, out: &mut impl Write) {
+    let Recovery { aside, moved, identity, identity_fault } = recovery;
+    let (moves, stays) = if done { ("moved", "stays") } else { ("would move", "would stay") };
+    match moved.as_slice() {
+        [] => write_line(out, "there is no data to set aside"),
+        moved => write_line(
+            out,
+            format_args!("{moves} {} to {} (moved back, all in it is what it was)", moved.join(", "), aside.display()),
+        ),
+    }
+    match identity {
+        Some(identity) => match &identity.cluster_id {
+            Some(cluster) => write_line(
+                out,
+                format_args!(
+                    "the node {stays} {} of cluster {cluster}; the other nodes fill it when it is started, and it has no vote until then",
+                    identity.node_name
+                ),
+            ),
+            None => write_line(out, format_args!("the node {stays} {}, which belongs to no cluster yet", identity.node_name)),
+        },
+        None => {
+            let fault = identity_fault.as_deref().unwrap_or("unreadable");
+            write_line(
+                out,
+                format_args!(
+                    "who the node is cannot be read ({fault}): it starts as with an empty directory, with the name its configuration says"
+                ),
+            );
+        }
+    }
+    if !done {
+        write_line(out, "nothing was done: only where other nodes hold the data, say --yes");
+    }
+}
+
+fn unusable(message: &str, err: &mut impl Write) -> u8 {
+    write_line(err, format_args!("troupemq: {message}"));
+    EXIT_UNUSABLE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_an_error_and_is_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let nowhere = dir.path().join("nowhere");
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        assert_eq!(check(&nowhere, &mut out, &mut err), EXIT_UNUSABLE);
+        assert_eq!(recover(&nowhere, true, &mut out, &mut err), EXIT_UNUSABLE);
+        let err = String::from_utf8(err).unwrap();
+        assert_eq!(err.matches("nowhere").count(), 2, "{err}");
+        assert!(out.is_empty() && !nowhere.exists());
+    }
+
+    #[test]
+    fn without_yes_nothing_is_done() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("raft")).unwrap();
+        let told = |yes| {
+            let mut out = Vec::new();
+            let status = recover(dir.path(), yes, &mut out, &mut Vec::new());
+            (status, String::from_utf8(out).unwrap())
+        };
+        let (status, out) = told(false);
+        assert!(status == EXIT_DAMAGED && out.contains("would move raft") && out.contains("--yes"), "{status} {out}");
+        assert!(dir.path().join("raft").is_dir());
+        let (status, out) = told(true);
+        assert!(status == 0 && out.starts_with("moved raft to "), "{status} {out}");
+        assert!(!dir.path().join("raft").exists());
+    }
+}

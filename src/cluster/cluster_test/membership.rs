@@ -1,0 +1,265 @@
+//! Nodes that come, move, lose their disk and leave.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::cluster::clock::wall_ms;
+use crate::cluster::{ClusterSettings, LeaveError, RemoveError, node_id};
+use crate::replica::ShardId;
+use crate::storage::{Mode, Storage, StorageError};
+
+use super::kit::{Plan, SHARDS, TestNode, log, wait_for, wait_same_state};
+
+/// Long enough for several elections.
+const ELECTIONS: Duration = Duration::from_secs(4);
+
+fn voters(node: &TestNode) -> Vec<BTreeSet<u64>> {
+    node.cluster.status().groups.iter().map(|group| group.voters.iter().copied().collect()).collect()
+}
+
+async fn wait_voters(node: &TestNode, count: usize) {
+    let all = || node.cluster.status().groups.iter().all(|group| group.voters.len() == count && !group.changing);
+    wait_for(&format!("{count} voters"), all, || format!("{:?}", node.cluster.status().groups)).await;
+}
+
+fn may_vote(node: &TestNode) -> bool {
+    node.cluster.groups().iter().all(|group| group.may_vote())
+}
+
+/// Lets the last task of a stopped node go, then empties its directory.
+async fn wipe(plan: &Plan, node: usize) {
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    std::fs::remove_dir_all(plan.path(node)).unwrap();
+}
+
+/// Node 0 and 1 hold what node 2 missed; then node 0 is away and node 1 comes back empty.
+async fn with_a_lost_disk(plan: &Plan) -> (TestNode, TestNode) {
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    let last = nodes.pop().unwrap();
+    last.cluster.shutdown().await;
+    drop(last);
+    nodes[0].ready().await;
+    for i in 0..10 {
+        nodes[0].retain(&format!("t/{i}")).await;
+    }
+    drop(nodes);
+    wipe(plan, 1).await;
+    let stale = plan.start(2).await;
+    let empty = plan.start(1).await;
+    wait_for("cluster id", || empty.cluster.status().cluster_id.is_some(), String::new).await;
+    (empty, stale)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_voter_elects_nobody_who_lacks_what_was_acknowledged() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let (empty, stale) = with_a_lost_disk(&plan).await;
+    tokio::time::sleep(ELECTIONS).await;
+    assert!(!empty.cluster.is_ready() && !stale.cluster.is_ready());
+    // It knows its cluster by now: a restart must not make it forget that it is empty.
+    drop(empty);
+    let empty = plan.start(1).await;
+    tokio::time::sleep(ELECTIONS).await;
+    assert!(!may_vote(&empty));
+    assert!((0..SHARDS).all(|shard| stale.cluster.leader(ShardId(shard)).is_none()), "{:?}", stale.cluster.status());
+    let (waits, _) = empty.cluster.status().waiting_for.unwrap();
+    assert!(waits.contains("accept-loss"), "{waits}");
+
+    let first = plan.start(0).await;
+    first.ready().await;
+    empty.ready().await;
+    stale.ready().await;
+    stale.retain("more").await;
+    wait_same_state(&[&first, &empty, &stale]).await;
+    assert_eq!(empty.retained(), 11, "nothing is lost");
+    // On each: a change that only the leader knows to be through would be lost with it.
+    for node in [&first, &empty, &stale] {
+        wait_voters(node, 3).await;
+    }
+    wait_for("votes", || may_vote(&empty), String::new).await;
+
+    // It counts again: it and the one that was stale are a majority now.
+    drop(first);
+    empty.ready().await;
+    stale.ready().await;
+    empty.retain("again").await;
+    assert_eq!(stale.retained().max(empty.retained()), 12);
+    drop(empty);
+    let again = plan.start(1).await;
+    again.ready().await;
+    assert!(may_vote(&again), "a restart takes nothing back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_can_give_up_what_only_lost_disks_held() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let (empty, stale) = with_a_lost_disk(&plan).await;
+    tokio::time::sleep(ELECTIONS).await;
+    assert!(stale.cluster.accept_loss().is_empty(), "it has its votes");
+    assert_eq!(empty.cluster.accept_loss().len(), usize::from(SHARDS) + 1);
+    empty.ready().await;
+    stale.ready().await;
+    empty.retain("after").await;
+    assert_eq!(empty.retained(), 1);
+    wait_for("votes", || empty.cluster.accept_loss().is_empty(), String::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_moved_is_found_at_its_new_address() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    let moved = nodes.pop().unwrap();
+    moved.cluster.shutdown().await;
+    drop(moved);
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let settings = ClusterSettings { bind: Some(elsewhere), advertised: elsewhere.to_string(), ..plan.settings(2) };
+    let moved = plan.start_with(2, settings).await;
+    moved.ready().await;
+    moved.retain("a").await;
+    let known = |node: &TestNode| {
+        let id = moved.cluster.node();
+        let in_meta = node.cluster.members().iter().any(|member| member.id == id && member.address == elsewhere.to_string());
+        let in_groups = node.cluster.groups().iter().all(|group| {
+            crate::cluster::node::members(&group.metrics()).get(&id).is_some_and(|peer| peer.address == elsewhere.to_string())
+        });
+        in_meta && in_groups
+    };
+    wait_for("new address", || known(&nodes[0]) && known(&nodes[1]), || format!("{:?}", nodes[0].cluster.members())).await;
+    // One that starts later has it from the others, or from its own log: its configuration has the old one.
+    drop(nodes.remove(0));
+    let again = plan.start(0).await;
+    again.ready().await;
+    let linked = || again.cluster.members().iter().all(|member| member.connected);
+    wait_for("link to the node that moved", linked, || format!("{:?}", again.cluster.members())).await;
+    again.retain("b").await;
+    wait_same_state(&[&nodes[0], &moved, &again]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_leaves_is_in_no_group_and_its_directory_says_so() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    nodes[0].retain("a").await;
+    let gone = nodes.pop().unwrap();
+    let told = parking_lot::Mutex::new(Vec::new());
+    assert_eq!(gone.cluster.leave(|text| told.lock().push(text)).await, Ok(()));
+    assert!(told.lock().iter().any(|text| text.contains("remove it from all groups")), "{told:?}");
+    assert!(nodes.iter().all(|node| voters(node).iter().all(|voters| !voters.contains(&gone.cluster.node()))));
+    assert_eq!(nodes[0].cluster.members().len(), 2);
+    // It does not come back by itself.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(nodes[0].cluster.members().len(), 2);
+    assert!(nodes[0].cluster.status().groups.iter().all(|group| group.learners.is_empty()));
+    nodes[1].retain("b").await;
+    gone.cluster.shutdown().await;
+    drop(gone);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let refused = Storage::open(&plan.path(2), Mode::File, &Plan::name(2), SHARDS, wall_ms()).map(drop);
+    assert!(matches!(refused, Err(StorageError::Left { .. })), "{refused:?}");
+
+    // With an empty directory it joins anew.
+    std::fs::remove_dir_all(plan.path(2)).unwrap();
+    let back = plan.start(2).await;
+    back.ready().await;
+    wait_voters(&nodes[0], 3).await;
+    back.retain("c").await;
+    wait_same_state(&[&nodes[0], &nodes[1], &back]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_leaves_who_is_needed_for_a_majority() {
+    log();
+    let plan = Plan::new(3, Mode::InMemory);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    let dead = nodes.pop().unwrap();
+    let dead_id = dead.cluster.node();
+    drop(dead);
+    let declared = || nodes.iter().all(|node| !node.cluster.peers().contains(&dead_id));
+    wait_for("death", declared, String::new).await;
+    nodes[0].ready().await;
+    nodes[1].ready().await;
+    let refused = nodes[0].cluster.leave(|_| {}).await;
+    assert!(matches!(&refused, Err(LeaveError::Majority { .. })), "{refused:?}");
+    assert!(nodes[0].cluster.is_ready(), "a refusal changes nothing");
+    assert_eq!(nodes[1].cluster.remove_member(dead_id, |_| {}).await, Ok(()));
+    wait_voters(&nodes[0], 2).await;
+    assert_eq!(nodes[1].cluster.remove_member(dead_id, |_| {}).await, Err(RemoveError::NotAMember));
+    assert_eq!(nodes[0].cluster.leave(|_| {}).await, Ok(()));
+    wait_voters(&nodes[1], 1).await;
+    nodes[1].ready().await;
+    nodes[1].retain("alone").await;
+    assert_eq!(nodes[1].cluster.leave(|_| {}).await, Err(LeaveError::Alone));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_goes_where_an_operator_wants_it_and_stays() {
+    log();
+    let plan = Plan::new(3, Mode::InMemory);
+    let nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    let (asked, name) = (&nodes[0], Plan::name(2));
+    for group in ["meta", "0", "1"] {
+        asked.cluster.transfer_leadership(Some(&name), Some(group), |_| {}).await.unwrap();
+    }
+    let leads_all = || asked.cluster.status().groups.iter().all(|group| group.leader == Some(node_id(&name)));
+    assert!(leads_all(), "{:?}", asked.cluster.status().groups);
+    // Spread again, it would go elsewhere by now.
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(leads_all(), "{:?}", asked.cluster.status().groups);
+    let told = nodes[2].cluster.transfer_leadership(None, None, |_| {}).await.unwrap();
+    assert!(!told.contains(&name), "{told}");
+    for (to, group, word) in [(Some("nobody"), None, "there is no member"), (None, Some("9"), "meta, and 0 to 1")] {
+        let refused = asked.cluster.transfer_leadership(to, group, |_| {}).await.unwrap_err();
+        assert!(refused.contains(word), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_seven_nodes_five_vote_and_a_learner_takes_the_place_of_one_that_leaves() {
+    log();
+    let plan = Plan::new(7, Mode::InMemory);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 5).await;
+    let all_replicate = || nodes[0].cluster.status().groups.iter().all(|group| group.learners.len() == 2);
+    wait_for("two learners", all_replicate, || format!("{:?}", nodes[0].cluster.status().groups)).await;
+    // A node serves whether it votes or not.
+    for (i, node) in nodes.iter().enumerate() {
+        node.retain(&format!("t/{i}")).await;
+    }
+    wait_same_state(&nodes.iter().collect::<Vec<_>>()).await;
+    let voter = nodes.iter().position(|node| voters(&nodes[0])[1].contains(&node.cluster.node())).unwrap();
+    let leaving = nodes.remove(voter);
+    assert_eq!(leaving.cluster.leave(|_| {}).await, Ok(()));
+    let left = leaving.cluster.node();
+    let replaced = || voters(&nodes[0]).iter().all(|voters| voters.len() == 5 && !voters.contains(&left));
+    wait_for("a learner that votes", replaced, || format!("{:?}", nodes[0].cluster.status().groups)).await;
+    for (i, node) in nodes.iter().enumerate() {
+        node.retain(&format!("after/{i}")).await;
+    }
+    wait_same_state(&nodes.iter().collect::<Vec<_>>()).await;
+    assert_eq!(nodes[0].retained(), 13);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_that_differ_are_told_on_both_nodes() {
+    log();
+    let plan = Plan::new(2, Mode::InMemory);
+    let settings = |node, value: &str| ClusterSettings {
+        must_agree: vec![("persistence/mode".to_owned(), "file".to_owned()), ("mqtt/x".to_owned(), value.to_owned())],
+        ..plan.settings(node)
+    };
+    let (first, second) = (plan.start_with(0, settings(0, "1")).await, plan.start_with(1, settings(1, "2")).await);
+    let told = |node: &TestNode| node.cluster.warnings();
+    wait_for("warnings", || told(&first).len() == 1 && told(&second).len() == 1, || format!("{:?}", told(&first))).await;
+    assert!(told(&first)[0].contains("mqtt/x is 1 on node-0 and 2 on node-1"), "{:?}", told(&first));
+    let versions = || first.cluster.members().iter().filter(|member| member.version.is_some()).count();
+    assert_eq!(versions(), 2, "{:?}", first.cluster.members());
+}

@@ -1,0 +1,78 @@
+//! What nodes of different releases may say to each other, and when a new kind of command may be used.
+//!
+//! * Two nodes speak the newest protocol version both know (`transport::hello`). A kind of message that came later is sent only where that
+//!   version has it (`since` of `Control` and `PeerMessage`).
+//! * A command in the log is read by every member, also by one that is away and by one that restarts from its log. So the cluster has a *level*, kept
+//!   in `meta`: the version that all members are known to speak. It is raised by the leader of `meta`, once every member has been met with a
+//!   higher version by this leader and that has been so for a while, in which a node can still go back to the release before (at once by the
+//!   founder of a new cluster). It never sinks. A command of a higher version is not proposed (`since` of `Command` and `MetaCommand`), and a node that cannot speak the
+//!   level is refused by the hello.
+//! * What was released does not change: a new kind gets a new variant at the end, and its version in `since`. Fields are not added.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::replica::NodeId;
+use crate::replica::meta::MetaCommand;
+
+use super::membership::propose_meta;
+use super::node::{Node, members};
+use super::transport::hello::{VERSION_MAX, VERSION_MIN};
+
+const LOOK: Duration = Duration::from_millis(500);
+/// How long all members must have been of the new release before the cluster uses what only that has.
+const RAISE_AFTER_MS: u64 = 60_000;
+
+/// Versions this node speaks. Others than the default are for tests of mixed releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Protocol {
+    /// The newest.
+    pub max: u16,
+    pub raise_after_ms: u64,
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self { max: VERSION_MAX, raise_after_ms: RAISE_AFTER_MS }
+    }
+}
+
+/// Keeps the level, and this node to it.
+pub async fn run(node: Arc<Node>) {
+    let mut due: Option<(u16, Instant)> = None;
+    loop {
+        let level = node.level();
+        if let Some(transport) = &node.transport {
+            transport.set_versions(level, node.settings.protocol.max);
+        }
+        due = spoken_by_all(&node).filter(|all| *all > level).map(|all| match due {
+            Some((known, since)) if known == all => (known, since),
+            _ => (all, Instant::now()),
+        });
+        let wait = if node.founded.load(Ordering::Acquire) { 0 } else { node.settings.protocol.raise_after_ms };
+        let waited = |since: Instant| since.elapsed() >= Duration::from_millis(wait);
+        if let Some((all, _)) = due.filter(|(_, since)| waited(*since)) {
+            tracing::info!(from = level, to = all, "all members speak a newer version: the cluster uses it from now on");
+            propose_meta(&node, vec![MetaCommand::Raise { level: all }]).await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The newest version that every member speaks, if this node leads `meta` and has met them all.
+fn spoken_by_all(node: &Node) -> Option<u16> {
+    if !node.meta_group().view().leads || node.cluster_id().is_none() {
+        return None;
+    }
+    let in_groups = node.groups.iter().flat_map(|group| members(&group.metrics()).into_keys());
+    let all: BTreeSet<NodeId> = node.meta.members().into_iter().map(|(id, _)| id).chain(in_groups).collect();
+    let version = |id: NodeId| match &node.transport {
+        Some(transport) if id != node.id => transport.version(id),
+        _ => node.settings.protocol.max,
+    };
+    all.into_iter().map(version).min().filter(|version| *version >= VERSION_MIN)
+}

@@ -1,0 +1,96 @@
+//! QoS 2 messages of shared subscriptions in the queues of members.
+//!
+//! A message that was begun with a member is completed with that member [MQTT-4.8.2-4], or with nobody [MQTT-4.8.2-5]; one that was
+//! assigned to it and not sent is the group's, and goes back when the member's connection ends. So the shard keeps, while a member is
+//! connected, which entries of its queue came from which group.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+
+use super::apply::Scope;
+use super::event::OutboxEvent;
+use super::expiry::DueKey;
+use super::record_key::{QueueOwner, RecordKey};
+use super::session::{QueueEntry, Session};
+use super::state::State;
+use crate::mqtt::{GroupId, Message, QoS, SubscriptionFilter, SubscriptionIds};
+
+impl State {
+    /// Queues a message for the member that was chosen, if it is still there to take it.
+    pub(super) fn enqueue_for_member(
+        &mut self,
+        scope: &mut Scope,
+        (client, group): (&ByteString, &GroupId),
+        message: &Arc<Message>,
+        retain: bool,
+        subscription_ids: &SubscriptionIds,
+    ) {
+        let Some(session) = self.sessions.get(client).filter(|session| takes(session, group)) else {
+            return self.append_outbox(scope, OutboxEvent::Returned { group: group.clone(), message: message.clone() });
+        };
+        let seq = session.queue_head.next_seq;
+        let entry = QueueEntry {
+            qos: QoS::ExactlyOnce,
+            retain,
+            subscription_ids: subscription_ids.clone(),
+            ..QueueEntry::for_group(message)
+        };
+        self.enqueue_for_session(scope, client, message, entry);
+        if self.sessions.get(client).is_some_and(|session| session.queue_head.next_seq > seq) {
+            self.assigned.entry(client.clone()).or_default().insert(seq, group.clone());
+            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
+        }
+    }
+
+    /// Gives back to their groups the messages behind `sent_seq`, in order; the others stay with the session.
+    pub(super) fn return_unsent(&mut self, scope: &mut Scope, client: &ByteString, sent_seq: u64) {
+        let Some(assigned) = self.assigned.remove(client) else { return };
+        for seq in assigned.keys() {
+            self.dirty.mark(RecordKey::Assigned(client.clone(), *seq));
+        }
+        let Some(session) = self.sessions.get_mut(client) else { return };
+        let before_ms = session.queue.next_expiry_ms();
+        let mut returned = Vec::new();
+        for (seq, group) in assigned.into_iter().filter(|(seq, _)| *seq > sent_seq) {
+            let Some(slot) = session.queue.find(seq).and_then(|index| session.queue.take(index)) else { continue };
+            self.queued_count -= 1;
+            self.dirty.mark(RecordKey::Entry(QueueOwner::Session(client.clone()), seq));
+            returned.push((group, slot));
+        }
+        let after_ms = session.queue.next_expiry_ms();
+        let owner = QueueOwner::Session(client.clone());
+        self.due.change(before_ms, after_ms, || DueKey::Queue(owner.clone()));
+        for (group, slot) in returned {
+            if let Some(message) = self.message_of_taken(&owner, slot) {
+                self.append_outbox(scope, OutboxEvent::Returned { group, message });
+            }
+        }
+    }
+
+    /// An entry of a queue goes, or has been received: it is the group's no more.
+    pub(super) fn forget_assigned(&mut self, owner: &QueueOwner, seq: u64) {
+        let QueueOwner::Session(client) = owner else { return };
+        let Some(groups) = self.assigned.get_mut(client) else { return };
+        if groups.remove(&seq).is_some() {
+            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
+        }
+        if groups.is_empty() {
+            self.assigned.remove(client);
+        }
+    }
+
+    /// The session is gone.
+    pub(super) fn forget_all_assigned(&mut self, client: &ByteString) {
+        for seq in self.assigned.remove(client).into_iter().flat_map(|groups| groups.into_keys()) {
+            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
+        }
+    }
+}
+
+/// Whether a session is connected, still a member, and has room.
+fn takes(session: &Session, group: &GroupId) -> bool {
+    let filter = SubscriptionFilter { share: Some(group.share.clone()), filter: group.filter.clone() };
+    let counted = session.queue.entries.len().saturating_sub(session.queue.retained_count as usize);
+    session.connection.is_some() && counted < session.queue_head.limit as usize && session.subscriptions.contains_key(&filter)
+}
