@@ -20,6 +20,7 @@ use bytes::{Buf, BytesMut};
 use bytestring::ByteString;
 use tokio::sync::oneshot;
 
+use crate::cluster::Lane;
 use crate::mqtt::codec;
 use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
 use crate::replica::{ConnectionRef, ShardId};
@@ -159,6 +160,8 @@ pub struct Client {
     /// The actor stopped in the ordinary way.
     over: bool,
     timer_ms: u64,
+    /// What it publishes; broken where some of it is not stored.
+    lane: Arc<Lane>,
     /// Payload bytes of its messages that are not stored yet.
     storing_bytes: usize,
     /// Questions to the outside, in the order they were asked.
@@ -212,6 +215,7 @@ impl Client {
             counted: false,
             over: false,
             timer_ms: 0,
+            lane: Arc::default(),
             storing_bytes: 0,
             deferred: VecDeque::new(),
             waker: None,
@@ -386,6 +390,10 @@ impl Client {
                     self.ended = (Initiator::SessionTakenOver, Some(reason_code));
                 } else if !tell_shard {
                     self.ended = (Initiator::Server, Some(reason_code));
+                }
+                if !tell_shard {
+                    // A CONNECT under way has taken effect, or may have: it is not refused.
+                    self.machine.registration_unknown(&mut self.effects);
                 }
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }

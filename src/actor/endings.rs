@@ -70,13 +70,32 @@ impl Drop for Claim {
     }
 }
 
+/// Why there is no registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotRegistered {
+    /// It has no effect, and the client is told why.
+    Refused(ReasonCode),
+    /// It may have taken effect, or may yet: a CONNACK, whatever it says, could be wrong.
+    Unknown,
+}
+
+impl NotRegistered {
+    fn of(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Unknown => Self::Unknown,
+            SubmitError::Overloaded => Self::Refused(ReasonCode::ServerBusy),
+            SubmitError::Unavailable => Self::Refused(ReasonCode::ServerUnavailable),
+        }
+    }
+}
+
 /// Waits for a registration in a task of its own, so that it is undone if nobody is left to claim it.
 pub fn registration(
     node: Arc<Node>,
     identity: Identity,
     connection: ConnectionRef,
     submitted: impl Future<Output = Result<Outcome, SubmitError>> + 'static,
-) -> impl Future<Output = Result<Claim, ReasonCode>> {
+) -> impl Future<Output = Result<Claim, NotRegistered>> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     actix_rt::spawn(async move {
         let claim = |registered| Claim { node, identity, connection, registered: Some(registered) };
@@ -85,16 +104,29 @@ pub fn registration(
                 session_present: outcome.session_present,
                 received_packet_ids: outcome.received_packet_ids,
             })),
-            Ok(Outcome::Refused(code)) => Err(code),
-            // It may be registered: end that, and let the client try again.
-            Err(SubmitError::Unknown) => {
-                drop(claim(Registered::default()));
-                Err(ReasonCode::ServerUnavailable)
+            Ok(Outcome::Refused(code)) => Err(NotRegistered::Refused(code)),
+            Ok(_) => Err(NotRegistered::Refused(ReasonCode::ServerUnavailable)),
+            Err(error) => {
+                if error == SubmitError::Unknown {
+                    // It may be registered: that ends, and the client tries again.
+                    drop(claim(Registered::default()));
+                }
+                Err(NotRegistered::of(error))
             }
-            Err(SubmitError::Overloaded) => Err(ReasonCode::ServerBusy),
-            Ok(_) | Err(SubmitError::Unavailable) => Err(ReasonCode::ServerUnavailable),
         };
         drop(sender.send(result));
     });
-    async move { receiver.await.unwrap_or(Err(ReasonCode::ServerUnavailable)) }
+    async move { receiver.await.unwrap_or(Err(NotRegistered::Unknown)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_connect_that_was_never_sent_is_refused_with_a_code() {
+        assert_eq!(NotRegistered::of(SubmitError::Unknown), NotRegistered::Unknown);
+        assert_eq!(NotRegistered::of(SubmitError::Unavailable), NotRegistered::Refused(ReasonCode::ServerUnavailable));
+        assert_eq!(NotRegistered::of(SubmitError::Overloaded), NotRegistered::Refused(ReasonCode::ServerBusy));
+    }
 }

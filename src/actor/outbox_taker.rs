@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
-use bytestring::ByteString;
 use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
+use bytestring::ByteString;
 use tokio::time::Instant;
 
 use crate::mqtt::{Message, Origin, QoS, SubscriptionIds};

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use smallvec::SmallVec;
 
-use crate::cluster::{Cluster, PeerMessage, SubmitError};
+use crate::cluster::{Cluster, Lane, PeerMessage, SubmitError};
 use crate::mqtt::packet::PacketId;
 use crate::mqtt::{Delivery, Message, Origin, QoS, ReasonCode, Source, SubscriptionIds, topic_name};
 use crate::plant::{Plant, is_planted};
@@ -37,8 +37,9 @@ pub enum Published {
 }
 
 /// Publishes a message: to this node's clients, to nodes with others, to the queues of shards, to the retained store. `told`: the publisher
-/// can be told that the message is refused; nothing is done with it then.
-pub fn publish(node: &Node, message: &Arc<Message>, told: bool) -> Published {
+/// can be told that the message is refused; nothing is done with it then. `lane`: the connection it came on, which is to be closed when that
+/// breaks; the answer may then wait for others.
+pub fn publish(node: &Node, message: &Arc<Message>, told: bool, lane: Option<&Arc<Lane>>) -> Published {
     let matches = node.routing.matches(&message.topic, message.publisher());
     let code = code_of(&matches);
     let Some(cluster) = node.cluster() else { return Published::Done(code) };
@@ -58,12 +59,13 @@ pub fn publish(node: &Node, message: &Arc<Message>, told: bool) -> Published {
     }
     let mut stored: Vec<Submitted> = Vec::new();
     match retained {
-        Some(Some(reserved)) => stored.push(retain(node, cluster, message, reserved)),
+        Some(Some(reserved)) => stored.push(retain(node, cluster, message, reserved, lane)),
         Some(None) => {}
         None => retaining::raise_not_retained(node, message),
     }
     for (shard, targets) in plan.shards {
-        stored.push(Box::pin(cluster.submit(shard, Command::Enqueue { message: Arc::clone(message), targets })));
+        let command = Command::Enqueue { message: Arc::clone(message), targets };
+        stored.push(Box::pin(cluster.submit_in_lane(shard, command, lane)));
     }
     let receivers = congested_receivers(node, message, &plan.local);
     hand_to_hubs(node, message, plan.local);
@@ -80,7 +82,7 @@ pub fn publish(node: &Node, message: &Arc<Message>, told: bool) -> Published {
     }
     let congestion = Arc::clone(&node.congestion);
     Published::Stored(Box::pin(async move {
-        let code = worst(join_all(stored).await, code)?;
+        let code = worst(try_join_all(stored).await?, code);
         if !receivers.is_empty() {
             congestion::wait(congestion, receivers).await;
         }
@@ -101,12 +103,17 @@ fn room(node: &Node, cluster: &Cluster, message: &Message) -> Option<Option<Rese
 }
 
 /// One that is acknowledged must be found by every subscriber from then on, on whatever node.
-fn retain(node: &Node, cluster: &Cluster, message: &Arc<Message>, reserved: Reserved) -> Submitted {
+fn retain(node: &Node, cluster: &Cluster, message: &Arc<Message>, reserved: Reserved, lane: Option<&Arc<Lane>>) -> Submitted {
     let shard = node.shard_of(&message.topic);
     let command = Command::Retain { message: Arc::clone(message) };
     let everywhere = message.qos != QoS::AtMostOnce;
+    let lane = lane.map(Arc::clone);
     let submit = move |cluster: &Cluster| -> Submitted {
-        if everywhere { Box::pin(cluster.submit_everywhere(shard, command)) } else { Box::pin(cluster.submit(shard, command)) }
+        if everywhere {
+            Box::pin(cluster.submit_everywhere_in_lane(shard, command, lane.as_ref()))
+        } else {
+            Box::pin(cluster.submit_in_lane(shard, command, lane.as_ref()))
+        }
     };
     let Some((before, on_its_way)) = node.detours.follow(message) else {
         let submitted = submit(cluster);
@@ -143,6 +150,7 @@ pub fn receive(
     message: &Arc<Message>,
     (client, connection, packet_id): (&ByteString, ConnectionRef, PacketId),
     told: bool,
+    lane: &Arc<Lane>,
 ) -> Published {
     let matches = node.routing.matches(&message.topic, message.publisher());
     let code = code_of(&matches);
@@ -164,15 +172,16 @@ pub fn receive(
             &Arc::new(Message { retain: false, ..Message::clone(message) }),
             (client, connection, packet_id),
             told,
+            lane,
         );
     };
     let on_its_way = if message.retain { node.detours.enter(message) } else { None };
     let command = Command::Receive { client: client.clone(), connection, packet_id, message: Arc::clone(message), dead };
     // A retained message must be found by every subscriber from its PUBREC on: in the outbox, until the topic's shard has taken it.
     let submitted: Submitted = if message.retain {
-        Box::pin(cluster.submit_everywhere(shard, command))
+        Box::pin(cluster.submit_everywhere_in_lane(shard, command, Some(lane)))
     } else {
-        Box::pin(cluster.submit(shard, command))
+        Box::pin(cluster.submit_in_lane(shard, command, Some(lane)))
     };
     let (node, message, topic_cluster) = (Arc::clone(node), Arc::clone(message), cluster.clone());
     Published::Stored(Box::pin(async move {
@@ -346,13 +355,8 @@ fn code_of(matches: &Matches) -> ReasonCode {
     if matches.any { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers }
 }
 
-/// The answer to the publisher: a store that failed wins, then a refusal.
-fn worst(outcomes: Vec<Result<Outcome, SubmitError>>, code: ReasonCode) -> Result<ReasonCode, SubmitError> {
-    let mut result = code;
-    for outcome in outcomes {
-        if let Outcome::Refused(refused) = outcome? {
-            result = refused;
-        }
-    }
-    Ok(result)
+/// The answer to the publisher where every store was done or refused.
+fn worst(outcomes: Vec<Outcome>, code: ReasonCode) -> ReasonCode {
+    let refused = |outcome| if let Outcome::Refused(refused) = outcome { Some(refused) } else { None };
+    outcomes.into_iter().filter_map(refused).last().unwrap_or(code)
 }

@@ -495,7 +495,8 @@ impl SharedSubscription {
     }
 
     fn is_queued(&self, seq: u64) -> bool {
-        let read = |state: &State| state.look_at_group(&self.group, seq.saturating_sub(1), 1).found.first().map(|found| found.seq);
+        let read =
+            |state: &State| state.look_at_group(&self.group, seq.saturating_sub(1), 1).found.first().map(|found| found.seq);
         self.node.cluster().and_then(|cluster| cluster.read(self.shard, read)).flatten() == Some(seq)
     }
 

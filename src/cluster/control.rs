@@ -46,6 +46,8 @@ pub enum Control {
     Rebalance,
     /// A member's process is gone, as the sender sees it, and so far the sender's logs go of the groups it led.
     Gone { node: NodeId, lasts: Lasts },
+    /// To that process of the receiver, which came without data: group, term and sets of voters, as the sender knows them (`emptied`).
+    Terms { process: u64, groups: Vec<(u16, u64, Vec<Vec<NodeId>>)> },
 }
 
 impl Control {
@@ -67,7 +69,8 @@ impl Control {
             | Self::KeepLeading { .. }
             | Self::Draining { .. }
             | Self::Rebalance
-            | Self::Gone { .. } => FEATURES,
+            | Self::Gone { .. }
+            | Self::Terms { .. } => FEATURES,
         }
     }
 }

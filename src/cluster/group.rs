@@ -18,6 +18,7 @@ use crate::replica::{NodeId, ShardId};
 use crate::storage::{LogStore, StateStore};
 
 use super::clock::monotonic_ms;
+use super::emptied::{Word, Words};
 use super::handle::{ClusterError, GroupStatus};
 use super::placement::preferred_leader;
 use super::raft::log_store::RaftLog;
@@ -82,6 +83,8 @@ pub struct Group {
     may_vote: Arc<AtomicBool>,
     /// The index from which on a replica that came without data counts, by its leader's word; 0 = not told yet.
     counts_from: AtomicU64,
+    /// What such a replica was told of terms.
+    words: Mutex<Words>,
     /// A change of membership is under way.
     changing: Arc<AtomicBool>,
     /// For so long after a majority answered no other can lead.
@@ -144,6 +147,7 @@ impl Group {
             heard_bell: Notify::new(),
             may_vote,
             counts_from: AtomicU64::new(0),
+            words: Mutex::default(),
             changing: Arc::default(),
             lease_ms,
         }))
@@ -183,6 +187,22 @@ impl Group {
 
     pub fn counts_from(&self) -> Option<u64> {
         Some(self.counts_from.load(Ordering::Relaxed)).filter(|index| *index > 0)
+    }
+
+    /// What others told this replica, which came without data.
+    pub fn words(&self) -> parking_lot::MutexGuard<'_, Words> {
+        self.words.lock()
+    }
+
+    /// What this replica can tell of its term; `None` where it knows none, or has forgotten one.
+    pub fn word(&self) -> Option<Word> {
+        if !self.may_vote() {
+            return None;
+        }
+        let metrics = self.metrics();
+        let sets = metrics.membership_config.membership().get_joint_config();
+        let voters: Vec<Vec<NodeId>> = sets.iter().map(|set| set.iter().copied().collect()).collect();
+        (!voters.is_empty()).then_some(Word { term: metrics.current_term, voters })
     }
 
     /// Why the replica has stopped for good: storage failed.
@@ -253,6 +273,12 @@ impl Group {
             Request::SnapshotEnd { vote, .. } => Some(vote.leader_id().term),
             _ => None,
         };
+        // A chunk of a snapshot says no term; its end does.
+        if !self.may_vote() && (chunk || term.is_some()) && !self.words().may_follow(self.node, from, term.unwrap_or(u64::MAX)) {
+            return Response::Refused(
+                "this replica lost its data and does not know yet whether that leader is deposed".to_owned(),
+            );
+        }
         let response = execute(&self.raft, &self.transfers, from, request).await;
         if !matches!(response, Response::Refused(_)) {
             let mut heard = self.heard.lock();

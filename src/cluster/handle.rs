@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::plant::{Plant, is_planted};
 use crate::replica::event::Outcome;
 use crate::replica::meta::Member;
-use crate::replica::{Command, Incarnation, NodeId, ShardId, State};
+use crate::replica::{Command, ConnectionRef, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
 
 use super::about::{self, About};
@@ -23,6 +24,8 @@ use super::node::Node;
 use super::placement::VOTERS_MAX;
 use super::removal::{self, RemoveError};
 use super::shard::Shard;
+use super::submit::Lane;
+use super::submit::pending::Settled;
 use super::transfer;
 use super::visibility::EVERYWHERE_MAX;
 use super::{ClusterSettings, Hooks, PeerMessage};
@@ -147,12 +150,17 @@ impl Cluster {
         shard: ShardId,
         command: Command,
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
-        let submitted = match self.shard(shard) {
-            // Some member is of a release that cannot read it.
-            Some(_) if command.since() > self.level() => Err(SubmitError::Unavailable),
-            Some((shard, group)) => shard.submitter.submit(command, &group.view()),
-            None => Err(SubmitError::Unavailable),
-        };
+        self.submit_in_lane(shard, command, None)
+    }
+
+    /// The same for what a connection publishes: nothing goes in behind what failed.
+    pub fn submit_in_lane(
+        &self,
+        shard: ShardId,
+        command: Command,
+        lane: Option<&Arc<Lane>>,
+    ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + use<> {
+        let submitted = self.hand_in(shard, command, lane);
         async move { submitted?.await.unwrap_or(Err(SubmitError::Unknown)).map(|settled| settled.outcome) }
     }
 
@@ -163,12 +171,18 @@ impl Cluster {
         shard: ShardId,
         command: Command,
     ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + 'static {
+        self.submit_everywhere_in_lane(shard, command, None)
+    }
+
+    /// As `submit_everywhere` and `submit_in_lane`.
+    pub fn submit_everywhere_in_lane(
+        &self,
+        shard: ShardId,
+        command: Command,
+        lane: Option<&Arc<Lane>>,
+    ) -> impl Future<Output = Result<Outcome, SubmitError>> + Send + use<> {
         debug_assert!(command.is_acknowledged_as_effective(), "nobody would say that it is applied");
-        let submitted = match self.shard(shard) {
-            Some(_) if command.since() > self.level() => Err(SubmitError::Unavailable),
-            Some((shard, group)) => shard.submitter.submit(command, &group.view()),
-            None => Err(SubmitError::Unavailable),
-        };
+        let submitted = self.hand_in(shard, command, lane);
         let visibility = Arc::clone(&self.inner.node.visibility);
         async move {
             let settled = submitted?.await.unwrap_or(Err(SubmitError::Unknown))?;
@@ -180,6 +194,27 @@ impl Cluster {
             }
             Ok(settled.outcome)
         }
+    }
+
+    fn hand_in(
+        &self,
+        shard: ShardId,
+        command: Command,
+        lane: Option<&Arc<Lane>>,
+    ) -> Result<oneshot::Receiver<Result<Settled, SubmitError>>, SubmitError> {
+        match self.shard(shard) {
+            // Some member is of a release that cannot read the other.
+            Some((shard, group)) if command.since() <= self.level() => shard.submitter.submit(command, &group.view(), lane),
+            _ => {
+                lane.into_iter().for_each(|lane| lane.break_off());
+                Err(SubmitError::Unavailable)
+            }
+        }
+    }
+
+    /// Takes a `Connect` back that was not sent yet; false where it may take effect.
+    pub fn withdraw_connect(&self, shard: ShardId, connection: ConnectionRef) -> bool {
+        self.shard(shard).is_some_and(|(shard, _)| shard.submitter.withdraw_connect(connection))
     }
 
     /// Whether this node may know less than the others have acknowledged meanwhile: it was stopped for a moment, is cut off, or behind. What

@@ -11,10 +11,14 @@
 //! 1. It tells the leader of each group that it is empty (`Control::JoinEmpty`). The leader takes its vote away, by a change of membership that is
 //!    committed by a majority of the other voters, since the empty one acknowledges it only when it holds all that is before it. So whatever
 //!    was committed before with the help of the forgotten replica is on a majority without it from that entry on.
+//!    That needs a leader that is none of the past: one that was stopped while a newer one committed with the help of the forgotten replica must
+//!    not gather a majority with the empty one, which has forgotten the newer term too. So the empty replica acknowledges nothing, neither
+//!    entries nor a snapshot, before a majority of the other voters has told it their terms, and then only of a leader with none of the lower ones
+//!    (`emptied`; it asks by `Control::JoinEmpty`, they answer with `Control::Terms`). From the first append on its own term is on its disk again.
 //! 2. Then the leader says so (`Control::Counted`, with the index of that membership). The replica may vote when it has applied that entry:
 //!    it holds all that its forgotten self ever helped to commit. It counts when it is made a voter again, as any learner.
 //!
-//! Where there is no leader, since a majority lost its data or stays away, none of that happens by itself: only an operator can say that
+//! Where there is no leader, or no such majority, since a majority lost its data or stays away, none of that happens by itself: only an operator can say that
 //! what is left is all there is (`Cluster::accept_loss`). With `persistence/mode` in-memory a restart of a majority is such a loss, and one
 //! that was chosen: there replicas vote after `VOTELESS_MS_MAX`.
 
@@ -34,6 +38,7 @@ use super::blocking::blocking;
 use super::clock::monotonic_ms;
 use super::control::{Control, FEATURES};
 use super::drain;
+use super::emptied::Word;
 use super::founding::promise;
 use super::group::Group;
 use super::node::{Node, members};
@@ -135,9 +140,11 @@ pub async fn handle_controls(node: Arc<Node>, mut controls: mpsc::Receiver<(Node
             }
             Control::Join { name, address } => admit(&node, from, PeerNode { name, address }, None),
             Control::JoinEmpty { name, address, process, groups } => {
+                tell_terms(&node, from, process, &groups);
                 admit(&node, from, PeerNode { name, address }, Some(Empty { process, groups }));
             }
             Control::Counted { group, index, process } => counted(&node, from, group, index, process),
+            Control::Terms { process, groups } => heard_terms(&node, from, process, groups),
             Control::About(text) => about::heard(&node, from, &text),
             Control::Forget { node: removed } => removal::asked(&node, from, removed),
             Control::Forgotten { node: removed, error } => {
@@ -225,6 +232,10 @@ fn know_members(node: &Node) {
 /// Asks the peers while some group does not have this node as a member, as far as it knows.
 fn ask_to_join(node: &Node) {
     let Some(transport) = &node.transport else { return };
+    for group in node.groups.iter().filter(|group| !group.may_vote()) {
+        let older = transport.peers().into_iter().filter(|peer| (1..FEATURES).contains(&transport.version(peer.id)));
+        older.for_each(|peer| group.words().tells_nothing(peer.id));
+    }
     if node.groups.iter().any(|group| !group.may_vote() || misses(node, group)) {
         transport.broadcast(|version| Some(join(node, version)));
     }
@@ -293,6 +304,29 @@ fn counted(node: &Node, from: NodeId, group: u16, index: u64, process: u64) {
     let group = node.groups.get(usize::from(group));
     if let Some(group) = group.filter(|group| meant && group.view().leader == Some(from)) {
         group.set_counts_from(index);
+    }
+}
+
+/// Tells a peer that came without data what this node knows of these groups.
+fn tell_terms(node: &Node, to: NodeId, process: u64, groups: &[u16]) {
+    let word = |index: &u16| {
+        let word = node.groups.get(usize::from(*index))?.word()?;
+        Some((*index, word.term, word.voters))
+    };
+    let groups: Vec<_> = groups.iter().filter_map(word).collect();
+    if let Some(transport) = node.transport.as_ref().filter(|_| !groups.is_empty()) {
+        transport.send_control(to, Control::Terms { process, groups });
+    }
+}
+
+fn heard_terms(node: &Node, from: NodeId, process: u64, groups: Vec<(u16, u64, Vec<Vec<NodeId>>)>) {
+    if node.transport.as_ref().is_none_or(|transport| transport.process() != process) {
+        return;
+    }
+    for (index, term, voters) in groups {
+        if let Some(group) = node.groups.get(usize::from(index)) {
+            group.words().told(from, Word { term, voters });
+        }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod chance;
 pub mod clock;
 mod control;
 mod drain;
+mod emptied;
 mod failure_detector;
 mod founding;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -30,6 +31,7 @@ mod rate_limit;
 mod removal;
 pub mod settings;
 mod shard;
+mod shard_clock;
 #[cfg(any(test, feature = "sim"))]
 pub mod simulated;
 mod submit;
@@ -47,6 +49,7 @@ pub use node_id::node_id;
 pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
 pub use settings::{ClusterSettings, Dns};
+pub use submit::Lane;
 #[cfg(any(test, feature = "sim"))]
 pub use transport::socket as transport_socket;
 pub use versions::Protocol;

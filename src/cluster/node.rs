@@ -145,7 +145,7 @@ impl Node {
             let machine: Arc<dyn Machine> = Arc::clone(&shard) as _;
             let started = Group::start(group, network(group), Arc::clone(&config), storage.log(group)?, store, machine).await?;
             let (proposer, batches) = Proposer::new();
-            tokio::spawn(proposer::run(started.raft.clone(), batches));
+            tokio::spawn(proposer::run(started.raft.clone(), Arc::clone(&shard.clock), batches));
             groups.push(started);
             shards.push(shard);
             proposers.push(proposer);

@@ -17,6 +17,7 @@ use crate::warn_limited;
 use super::Hooks;
 use super::raft::Payload;
 use super::raft::state_machine::Machine;
+use super::shard_clock::ShardClock;
 use super::submit::Submitter;
 use super::visibility::Visibility;
 
@@ -29,6 +30,7 @@ pub struct Shard {
     node: NodeId,
     pub state: RwLock<State>,
     pub submitter: Arc<Submitter>,
+    pub clock: Arc<ShardClock>,
     /// What was applied and is not told yet.
     untold: Mutex<Untold>,
     leads: AtomicBool,
@@ -111,11 +113,14 @@ impl Shard {
             return Err(StorageError::Engine(error.to_string()));
         }
         hooks.shard_loaded(id, &state);
+        let clock = Arc::new(ShardClock::default());
+        clock.follow(state.last_at_ms());
         Ok(Arc::new(Self {
             id,
             node,
             state: RwLock::new(state),
             submitter: Arc::new(Submitter::new(id, node, incarnation)),
+            clock,
             untold: Mutex::default(),
             leads: AtomicBool::new(false),
             hooks,
@@ -141,6 +146,7 @@ impl Machine for Shard {
             return;
         };
         let mut applied = self.state.write().apply(index, proposal);
+        self.clock.follow(proposal.at_ms);
         let mut untold = self.untold.lock();
         untold.applied.answers.append(&mut applied.answers);
         untold.applied.events.append(&mut applied.events);
@@ -173,7 +179,8 @@ impl Machine for Shard {
     }
 
     fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
-        let records = Arc::new(Records { store: Arc::clone(&self.disk.store), incoming: Some(incoming.reads()), installed: false.into() });
+        let records =
+            Arc::new(Records { store: Arc::clone(&self.disk.store), incoming: Some(incoming.reads()), installed: false.into() });
         let mut state = State::over(self.id, Arc::clone(&records) as Arc<dyn StoredRecords>, self.disk.resident_bytes_max);
         let load =
             &mut |key: &[u8], value: &[u8]| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string()));
@@ -188,6 +195,7 @@ impl Machine for Shard {
         *present = state;
         // Readers may look meanwhile; nobody but this task writes.
         let present = RwLockWriteGuard::downgrade(present);
+        self.clock.follow(present.last_at_ms());
         self.hooks.shard_loaded(self.id, &present);
         drop(present);
         self.publish();

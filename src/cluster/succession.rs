@@ -4,7 +4,8 @@
 //! last entry it holds of each group that the peer leads (`Control::Gone`). Once a majority of a group's voters say the same, the lease
 //! protects nobody: without that majority the leader commits nothing, whatever it is. The voter with the longest log, among equals the one
 //! that is preferred, stands for election as if the leader had handed over to it; the others drop the lease. All see the same words, so
-//! they choose the same one and votes are not split. Should it not be elected, the next one tries.
+//! they choose the same one and votes are not split. Should it not be elected, the next one tries. One that stops or drains stands only where nobody
+//! else can be elected: it would hand over again at once.
 //!
 //! Silence is another matter: it says nothing of the process, and the lease is waited for.
 
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use crate::replica::NodeId;
 
 use super::control::Control;
+use super::drain;
 use super::group::Group;
 use super::node::Node;
 use super::placement::preferred_leader;
@@ -142,11 +144,17 @@ async fn lasts(groups: &[&Arc<Group>]) -> Lasts {
 }
 
 /// Has the successor stand for election, if it is known who that is.
-fn succeed(node: &Node, group: &Arc<Group>, gone: NodeId, said: &BTreeMap<NodeId, Lasts>, attempts: &mut BTreeMap<u16, Attempts>) {
+fn succeed(
+    node: &Node,
+    group: &Arc<Group>,
+    gone: NodeId,
+    said: &BTreeMap<NodeId, Lasts>,
+    attempts: &mut BTreeMap<u16, Attempts>,
+) {
     let metrics = group.metrics();
     let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
     let ends = said.iter().filter_map(|(from, lasts)| Some((*from, *lasts.get(&group.index)?)));
-    let candidates = candidates(group.index, &voters, gone, &ends.collect());
+    let candidates = candidates(group.index, &voters, gone, &ends.collect(), |voter| drain::is_draining(node, voter));
     if candidates.is_empty() {
         return;
     }
@@ -167,14 +175,24 @@ fn succeed(node: &Node, group: &Arc<Group>, gone: NodeId, said: &BTreeMap<NodeId
 }
 
 /// Who is to stand for election in which order; empty while no majority of the voters says that the leader is gone.
-fn candidates(group: u16, voters: &BTreeSet<NodeId>, gone: NodeId, ends: &BTreeMap<NodeId, Option<LogEnd>>) -> Vec<NodeId> {
+fn candidates(
+    group: u16,
+    voters: &BTreeSet<NodeId>,
+    gone: NodeId,
+    ends: &BTreeMap<NodeId, Option<LogEnd>>,
+    drains: impl Fn(NodeId) -> bool,
+) -> Vec<NodeId> {
     let mut candidates: Vec<NodeId> = voters.iter().copied().filter(|voter| *voter != gone && ends.contains_key(voter)).collect();
     if candidates.len() * 2 <= voters.len() {
         return Vec::new();
     }
     let alive: BTreeSet<NodeId> = candidates.iter().copied().collect();
     let preferred = preferred_leader(group, &alive);
-    candidates.sort_by_key(|voter| (std::cmp::Reverse(ends.get(voter).copied().flatten()), Some(*voter) != preferred, *voter));
+    let end = |voter: NodeId| ends.get(&voter).copied().flatten();
+    // A majority holds no more than it: those would vote for it.
+    let can_win = |voter: NodeId| alive.iter().filter(|other| end(**other) <= end(voter)).count() * 2 > voters.len();
+    candidates
+        .sort_by_key(|&voter| (!can_win(voter), drains(voter), std::cmp::Reverse(end(voter)), Some(voter) != preferred, voter));
     candidates
 }
 
@@ -202,18 +220,30 @@ mod tests {
         ];
         for (voters, said_by, expected) in cases {
             let ends = said_by.iter().map(|node| (*node, None)).collect();
-            assert_eq!(candidates(1, voters, 1, &ends).len(), expected, "{voters:?} {said_by:?}");
+            assert_eq!(candidates(1, voters, 1, &ends, |_| false).len(), expected, "{voters:?} {said_by:?}");
         }
     }
 
     #[test]
     fn the_longest_log_stands_first_then_who_is_preferred() {
         let voters: BTreeSet<NodeId> = [1, 2, 3].into();
-        assert_eq!(candidates(4, &voters, 1, &ends(&[(2, 5, 9), (3, 5, 10)])), [3, 2]);
-        assert_eq!(candidates(4, &voters, 1, &ends(&[(2, 6, 1), (3, 5, 10)])), [2, 3]);
+        assert_eq!(candidates(4, &voters, 1, &ends(&[(2, 5, 9), (3, 5, 10)]), |_| false), [3, 2]);
+        assert_eq!(candidates(4, &voters, 1, &ends(&[(2, 6, 1), (3, 5, 10)]), |_| false), [2, 3]);
         // Groups 4 and 5 differ in whom they prefer of the two that are left.
-        assert_eq!(candidates(4, &voters, 1, &ends(&[(2, 5, 9), (3, 5, 9)])), [2, 3]);
-        assert_eq!(candidates(5, &voters, 1, &ends(&[(2, 5, 9), (3, 5, 9)])), [3, 2]);
+        assert_eq!(candidates(4, &voters, 1, &ends(&[(2, 5, 9), (3, 5, 9)]), |_| false), [2, 3]);
+        assert_eq!(candidates(5, &voters, 1, &ends(&[(2, 5, 9), (3, 5, 9)]), |_| false), [3, 2]);
+    }
+
+    #[test]
+    fn one_that_drains_stands_only_where_nobody_else_can_be_elected() {
+        let three: BTreeSet<NodeId> = [1, 2, 3].into();
+        let drains = |voter| voter == 2;
+        assert_eq!(candidates(4, &three, 1, &ends(&[(2, 5, 9), (3, 5, 9)]), drains), [3, 2]);
+        // Without the vote of 2, which holds more, 3 has no majority.
+        assert_eq!(candidates(4, &three, 1, &ends(&[(2, 5, 10), (3, 5, 9)]), drains), [2, 3]);
+        let five: BTreeSet<NodeId> = [1, 2, 3, 4, 5].into();
+        let ends = ends(&[(2, 5, 10), (3, 5, 9), (4, 5, 9), (5, 5, 8)]);
+        assert_eq!(candidates(4, &five, 1, &ends, drains).first().copied().map(drains), Some(false));
     }
 
     #[test]

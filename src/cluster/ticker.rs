@@ -13,7 +13,6 @@ use crate::plant::{Plant, is_planted};
 use crate::replica::{Command, Incarnation, NodeId, Position, ShardId};
 
 use super::blocking::beside;
-use super::clock::wall_ms;
 use super::group::{Group, META_GROUP, SNAPSHOT_LOG_BYTES};
 use super::node::Node;
 use super::shard::Shard;
@@ -73,9 +72,11 @@ pub async fn run(node: Arc<Node>) {
 }
 
 fn expire(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
-    let due = shard.state.read().next_expiry_ms().is_some_and(|at_ms| at_ms <= wall_ms());
+    // What is due goes by the time that the command will be stamped with.
+    let now_ms = shard.clock.now_ms();
+    let due = shard.state.read().next_expiry_ms().is_some_and(|at_ms| at_ms <= now_ms);
     if due && !std::mem::replace(&mut in_hand.lock().expire, true) {
-        let limit = shard.state.read().due_in_one_go(wall_ms(), EXPIRE_LIMIT, EXPIRE_ENTRIES);
+        let limit = shard.state.read().due_in_one_go(now_ms, EXPIRE_LIMIT, EXPIRE_ENTRIES);
         submit(node, shard, Command::Expire { limit }, in_hand, |in_hand| in_hand.expire = false);
     }
 }
@@ -118,7 +119,7 @@ fn submit(
     done: impl FnOnce(&mut InHand) + Send + 'static,
 ) {
     let Some(group) = node.group_of(shard.id) else { return };
-    let submitted = shard.submitter.submit(command, &group.view());
+    let submitted = shard.submitter.submit(command, &group.view(), None);
     let in_hand = Arc::clone(in_hand);
     tokio::spawn(async move {
         if let Ok(outcome) = submitted {

@@ -22,7 +22,7 @@ impl InternalClient {
 
     /// Publishes to the whole cluster. Resolves when the message is as safe as its QoS asks: `Success` or `NoMatchingSubscribers`.
     pub fn publish(&self, message: &Arc<Message>) -> impl Future<Output = Result<ReasonCode, SubmitError>> + use<> {
-        let published = publish::publish(&self.node, message, false);
+        let published = publish::publish(&self.node, message, false, None);
         async move {
             match published {
                 Published::Done(code) => Ok(code),

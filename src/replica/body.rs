@@ -634,9 +634,7 @@ pub(super) fn message_of_event(event: &OutboxEvent) -> Option<&Arc<Message>> {
         OutboxEvent::Assigned { message, .. }
         | OutboxEvent::AssignedFrom { message, .. }
         | OutboxEvent::Publish { message, .. }
-        | OutboxEvent::Returned { message, .. } => {
-            Some(message)
-        }
+        | OutboxEvent::Returned { message, .. } => Some(message),
     }
 }
 
@@ -649,9 +647,7 @@ pub(super) fn message_of_event_mut(event: &mut OutboxEvent) -> Option<&mut Arc<M
         OutboxEvent::Assigned { message, .. }
         | OutboxEvent::AssignedFrom { message, .. }
         | OutboxEvent::Publish { message, .. }
-        | OutboxEvent::Returned { message, .. } => {
-            Some(message)
-        }
+        | OutboxEvent::Returned { message, .. } => Some(message),
     }
 }
 

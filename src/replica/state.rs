@@ -229,6 +229,11 @@ impl State {
         self.due.next_ms()
     }
 
+    /// The shard's time at the last entry, wall clock ms; 0 before the first.
+    pub fn last_at_ms(&self) -> u64 {
+        self.head.last_at_ms
+    }
+
     /// Highest applied `seq` of a node's incarnation; 0 where none is known.
     pub fn applied_seq(&self, node: NodeId, incarnation: Incarnation) -> u64 {
         match self.head.nodes.get(&node) {

@@ -304,7 +304,9 @@ pub(super) fn shown(event: &OutboxEvent) -> String {
         }
         OutboxEvent::Dropped(dropped) => format!("drop {}", dropped.message.topic),
         OutboxEvent::Expired(expired) => format!("expire {}", expired.message.topic),
-        OutboxEvent::Assigned { client, message, .. } | OutboxEvent::AssignedFrom { client, message, .. } => format!("assign {} to {client}", message.topic),
+        OutboxEvent::Assigned { client, message, .. } | OutboxEvent::AssignedFrom { client, message, .. } => {
+            format!("assign {} to {client}", message.topic)
+        }
         OutboxEvent::Returned { group, message } => format!("return {} to {}", message.topic, group.full()),
         OutboxEvent::Publish { message, .. } => format!("publish {}", message.topic),
     }

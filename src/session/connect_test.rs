@@ -38,6 +38,21 @@ fn a_valid_connect_awaits_the_registration_before_its_connack() {
 }
 
 #[test]
+fn a_registration_of_unknown_outcome_is_answered_with_nothing_but_the_end() {
+    for version in VERSIONS {
+        let mut rig = Rig::new(settings());
+        rig.connect(connect(version));
+        assert_eq!(briefs(&rig.run(|machine, _, out| machine.registration_unknown(out))), ["close"]);
+        assert!(rig.machine.is_closed());
+        assert!(rig.register(Ok(Registered::default())).is_empty());
+        let mut rig = Rig::new(settings());
+        rig.connect(connect(version));
+        rig.register(Ok(Registered::default()));
+        assert!(rig.run(|machine, _, out| machine.registration_unknown(out)).is_empty(), "it is known by now");
+    }
+}
+
+#[test]
 fn the_registration_carries_who_connects() {
     let mut wanted = connect(V5);
     wanted.username = Some(ByteString::from_static("user"));

@@ -235,6 +235,13 @@ impl Machine {
         self.drain_backlog(now, out);
     }
 
+    /// The registration that is awaited may have taken effect or not: the client is told nothing, as if the broker had failed.
+    pub fn registration_unknown(&mut self, out: &mut Vec<Effect>) {
+        if matches!(self.state, State::AwaitRegistration(_)) {
+            self.close(out);
+        }
+    }
+
     /// Answer to `Effect::Publish`: Success, NoMatchingSubscribers, or a failure. Acknowledgements leave in the order the
     /// messages came [MQTT-4.6.0-2]. A failure ends a connection of MQTT 3, and NotAuthorized that of any version.
     pub fn handle_published(&mut self, ticket: Ticket, code: ReasonCode, now: Now, out: &mut Vec<Effect>) {

@@ -10,10 +10,10 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use crate::plant::{Plant, is_planted};
+use crate::storage::StorageError;
 use crate::storage::log::{Flushed, LogStore};
 use crate::storage::state::{Changes, Incoming, Reads, StateStore};
 use crate::storage::store::SimulatedDisk;
-use crate::storage::StorageError;
 
 /// Changes of a state store that were not flushed are written by the system now and then: after so many.
 const STATE_WRITES_UNSYNCED_MAX: usize = 64;

@@ -63,7 +63,7 @@ struct Process {
     local: Rc<Local>,
     cluster: Cluster,
     node: Arc<Node>,
-    turn: Option<Turn>,
+    turn: RefCell<Option<Turn>>,
     /// Connections with clients.
     pipes: Vec<std::rc::Weak<RefCell<Pipe>>>,
     system: actix_rt::SystemRunner,
@@ -134,6 +134,7 @@ impl SimNode {
         let turn = simulated::swap(None);
         match started {
             Ok((local, cluster, node)) => {
+                let turn = RefCell::new(turn);
                 self.process = Some(Process { stopping: None, local, cluster, node, turn, pipes: Vec::new(), system });
                 self.restart_at_ms = None;
                 Ok(())
@@ -153,8 +154,17 @@ impl SimNode {
         let Process { local, cluster, node, pipes, stopping, .. } = process;
         let mut running = Running { local, cluster, node, pipes, stopping };
         let result = process.system.block_on(run(&mut running));
-        process.turn = simulated::swap(None);
+        process.turn.replace(simulated::swap(None));
         Some(result)
+    }
+
+    /// Asks this node something; no time passes. (Its clocks are to be had on its runtime only.)
+    fn ask<R>(&self, ask: impl FnOnce(&Cluster) -> R) -> Option<R> {
+        let process = self.process.as_ref()?;
+        simulated::swap(process.turn.take());
+        let answer = process.system.block_on(async { ask(&process.cluster) });
+        process.turn.replace(simulated::swap(None));
+        Some(answer)
     }
 
     /// Lets so many simulated milliseconds pass, more or fewer by its drifting clock.
@@ -190,14 +200,14 @@ impl SimNode {
     /// Sets the wall clock.
     pub fn jump(&mut self, by_ms: i64) {
         self.wall_ahead_ms += by_ms;
-        if let Some(turn) = self.process.as_mut().and_then(|process| process.turn.as_mut()) {
+        if let Some(turn) = self.process.as_mut().and_then(|process| process.turn.get_mut().as_mut()) {
             turn.wall_ms_at_origin = turn.wall_ms_at_origin.saturating_add_signed(by_ms);
         }
     }
 
     /// The process is gone at once.
     pub fn crash(&mut self, net: &Network, rng: &mut StdRng, power_lost: bool) {
-        let Some(mut process) = self.process.take() else { return };
+        let Some(process) = self.process.take() else { return };
         self.disk.crash(rng, power_lost);
         net.process_gone(self.index, !power_lost);
         for pipe in process.pipes.iter().filter_map(std::rc::Weak::upgrade) {
@@ -260,33 +270,32 @@ impl SimNode {
     }
 
     pub fn is_ready(&self) -> bool {
-        self.process.as_ref().is_some_and(|process| process.cluster.is_ready())
+        self.ask(Cluster::is_ready).unwrap_or(false)
     }
 
     pub fn waiting_for(&self) -> Option<String> {
-        self.process.as_ref().and_then(|process| process.cluster.status().waiting_for).map(|(reason, _)| reason)
+        self.ask(Cluster::status).and_then(|status| status.waiting_for).map(|(reason, _)| reason)
     }
 
     pub fn failure(&self) -> Option<String> {
-        self.process.as_ref().and_then(|process| process.cluster.failure())
+        self.ask(Cluster::failure).flatten()
     }
 
     pub fn read<R>(&self, shard: ShardId, read: impl FnOnce(&State) -> R) -> Option<R> {
-        self.process.as_ref().and_then(|process| process.cluster.read(shard, read))
+        self.ask(|cluster| cluster.read(shard, read)).flatten()
     }
 
     pub fn leads(&self, shard: ShardId) -> bool {
-        self.process.as_ref().is_some_and(|process| process.cluster.leads(shard))
+        self.ask(|cluster| cluster.leads(shard)).unwrap_or(false)
     }
 
     pub fn pending(&self) -> usize {
-        let pending = |process: &Process| (0..SHARDS).map(|shard| process.cluster.pending(ShardId(shard))).sum();
-        self.process.as_ref().map_or(0, pending)
+        self.ask(|cluster| (0..SHARDS).map(|shard| cluster.pending(ShardId(shard))).sum()).unwrap_or(0)
     }
 
     /// Terms of all groups, to count elections, and where each is: (term, applied, snapshot).
     pub fn groups(&self) -> Vec<(u64, u64, u64)> {
-        let status = self.process.as_ref().map(|process| process.cluster.status());
+        let status = self.ask(Cluster::status);
         status.map_or_else(Vec::new, |s| s.groups.iter().map(|g| (g.term, g.applied_index, g.snapshot_index)).collect())
     }
 

@@ -46,7 +46,12 @@ pub struct World {
 pub fn run(seed: u64, options: &Options) -> Outcome {
     plant::plant(options.plant);
     if std::env::var_os("SIM_LOG").is_some() {
-        let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false).without_time().with_writer(std::io::stderr).try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(std::io::stderr)
+            .try_init();
     }
     let mut world = World::new(seed, options);
     world.play(options.chaos_ms);
@@ -95,7 +100,10 @@ impl World {
                 _ => u64::MAX,
             };
         }
+        // What these are to see happens as soon as others connect.
         self.until("the watcher of events", READY_MS_MAX, |world| world.clients[0].subscribed);
+        self.clients[1].next_connect_ms = self.now_ms;
+        self.until("the watcher of wills", READY_MS_MAX, |world| world.clients[1].subscribed);
         for client in self.clients.iter_mut().filter(|client| client.next_connect_ms == u64::MAX) {
             let is_publisher = !client.profile.topics.is_empty();
             client.next_connect_ms = self.now_ms + u64::from(is_publisher) * 2_000;

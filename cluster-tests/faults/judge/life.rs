@@ -48,7 +48,7 @@ pub enum Outcome {
     /// CONNACK with success, and its Session Present.
     Accepted(bool),
     Refused,
-    /// The CONNECT was sent, and no CONNACK came, or the one that means that the broker cannot tell (0x88).
+    /// The CONNECT was sent, and no CONNACK came.
     Unknown,
 }
 
@@ -223,8 +223,6 @@ impl Builder {
                 connection.outcome_at_ms = at_ms;
                 match connack.reason_code {
                     ReasonCode::Success => {}
-                    // The broker does not know either: its node had passed the CONNECT on when it lost the others.
-                    ReasonCode::ServerUnavailable => return,
                     _ => {
                         connection.outcome = Outcome::Refused;
                         return;

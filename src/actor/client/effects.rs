@@ -18,7 +18,7 @@ use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscrip
 use crate::signal::{ConnectionFacts, DropReason, Initiator, Receiver};
 use crate::telemetry::RateLimited;
 
-use super::super::endings::Claim;
+use super::super::endings::{Claim, NotRegistered};
 use super::super::hub::Grant;
 use super::super::publish::{self, Published};
 use super::super::queue::QueueItem;
@@ -136,12 +136,16 @@ impl Client {
         let identity = self.identity_of(&registration);
         let command = self.connect_command(registration, &identity);
         let (connected, minority) = (settle::connect(Arc::clone(&node), identity.shard, command), cluster.minority());
+        let (withdrawn_from, shard, connection) = (cluster.clone(), identity.shard, self.connection);
         let submitted = async move {
             tokio::select! {
                 biased;
                 outcome = connected => outcome,
-                // Nobody could say for long whether it is registered: the client is to try another node.
-                () = minority => Err(SubmitError::Unknown),
+                // Nobody could say for long whether it is registered: the client is to try another node, and is told nothing.
+                () = minority => {
+                    let withdrawn = withdrawn_from.withdraw_connect(shard, connection);
+                    Err(if withdrawn { SubmitError::Unavailable } else { SubmitError::Unknown })
+                }
             }
         };
         let (connection, ending) = (self.connection, identity.clone());
@@ -199,7 +203,7 @@ impl Client {
         }
     }
 
-    fn registered(&mut self, outcome: Result<Claim, ReasonCode>, ctx: &mut Context<Self>) {
+    fn registered(&mut self, outcome: Result<Claim, NotRegistered>, ctx: &mut Context<Self>) {
         if self.closing {
             return; // the peer went meanwhile: the unclaimed registration ends itself
         }
@@ -208,9 +212,13 @@ impl Client {
         if !connected {
             self.identity = None;
         }
-        let outcome: Result<Registered, ReasonCode> = outcome.map(Claim::take);
+        let outcome: Result<Registered, NotRegistered> = outcome.map(Claim::take);
         let resumed = outcome.as_ref().is_ok_and(|registered| registered.session_present);
-        self.machine.handle_registered(outcome, self.now, &mut self.effects);
+        match outcome {
+            Ok(registered) => self.machine.handle_registered(Ok(registered), self.now, &mut self.effects),
+            Err(NotRegistered::Refused(code)) => self.machine.handle_registered(Err(code), self.now, &mut self.effects),
+            Err(NotRegistered::Unknown) => self.machine.registration_unknown(&mut self.effects),
+        }
         self.run_effects(ctx);
         if connected {
             self.window = self.machine.send_quota();
@@ -227,16 +235,29 @@ impl Client {
         }
     }
 
+    /// Something the client published is not stored: it is told at once, whatever it waits for before that, and sends it again.
+    pub(super) fn close_if_broken(&mut self, ctx: &mut Context<Self>) {
+        if self.lane.is_broken() && !self.closing {
+            self.unavailable();
+            self.run_effects(ctx);
+        }
+    }
+
     fn publish(&mut self, ticket: Ticket, message: crate::mqtt::Message, receive: Option<crate::mqtt::packet::PacketId>) {
+        if self.lane.is_broken() {
+            // Behind a message that will be sent again it would come too early.
+            self.unavailable();
+            return;
+        }
         let node = self.local.node();
         let message = Arc::new(message);
         let bytes = message.payload.len();
         let told = self.identity.as_ref().is_some_and(|identity| retaining::can_be_told(identity.facts.protocol, message.qos));
         let published = match (receive, &self.identity) {
             (Some(packet_id), Some(identity)) => {
-                publish::receive(node, &message, (&identity.client, self.connection, packet_id), told)
+                publish::receive(node, &message, (&identity.client, self.connection, packet_id), told, &self.lane)
             }
-            _ => publish::publish(node, &message, told),
+            _ => publish::publish(node, &message, told, Some(&self.lane)),
         };
         match published {
             Published::Done(code) => self.machine.handle_published(ticket, code, self.now, &mut self.effects),

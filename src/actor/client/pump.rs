@@ -180,10 +180,12 @@ impl ActorFuture<Client> for Pump {
     ) -> Poll<Self::Output> {
         client.now = clock::now();
         if client.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            client.lane.register(cx.waker());
             client.waker = Some(cx.waker().clone());
         }
         client.turn_packets = 0;
         client.poll_deferred(ctx, cx);
+        client.close_if_broken(ctx);
         // What was kept while the machine wanted no input, or after many packets.
         if !client.partial.is_empty() && !client.gone && client.machine.wants_input() {
             client.on_partial(ctx);

@@ -209,3 +209,30 @@ pub fn log() {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
 }
+
+pub fn connect_command(connection: crate::replica::ConnectionRef) -> Command {
+    Command::Connect(Box::new(crate::replica::ConnectCommand {
+        connection,
+        clean_start: false,
+        session_expiry_interval_s: 0,
+        will: None,
+        facts: Arc::new(crate::signal::ConnectionFacts {
+            client_id: "client".into(),
+            client_id_assigned: false,
+            client_ip: None,
+            node_ip: None,
+            listener_port: None,
+            secure: false,
+            protocol: crate::mqtt::ProtocolVersion::V5,
+            username: None,
+            tls_common_name: None,
+            tls_subject_alternative_names: None,
+            connected_at_ms: 0,
+        }),
+        user_properties: Vec::new(),
+        queue_limit: 10,
+        discard_oldest: false,
+        lifecycle: true,
+        take_over: crate::replica::command::TakeOver::Any,
+    }))
+}

@@ -2,7 +2,7 @@
 //!
 //! A command gets its number when it is first sent, together with others in a batch that never changes again: so it can be sent to
 //! another leader as often as needed (the replica takes each number once), and a command that was never sent can be withdrawn without
-//! leaving a gap.
+//! leaving a gap. With a message that is withdrawn goes all that its connection sent behind it (`Lane`): it will be sent again behind the first.
 //!
 //! A large payload is on its way for a while. It waits in a line of its own (`bulk`), of which each batch takes one part, so that the other
 //! commands of the node go on. What the same publisher sends meanwhile waits behind it, for its messages keep their order [MQTT-4.6.0-6].
@@ -19,8 +19,9 @@ use crate::cluster::SubmitError;
 use crate::replica::body::{Cut, PART_BYTES};
 use crate::replica::command::PartCommand;
 use crate::replica::event::{Answer, Outcome};
-use crate::replica::{Batch, Command, Incarnation, NodeId};
+use crate::replica::{Batch, Command, ConnectionRef, Incarnation, NodeId};
 
+use super::Lane;
 use super::estimate::{BYTES_MAX, COMMANDS_MAX, command_bytes};
 
 /// Commands waiting for one shard.
@@ -41,7 +42,31 @@ pub struct Settled {
     pub index: u64,
 }
 
-pub type Waiter = oneshot::Sender<Result<Settled, SubmitError>>;
+/// Who waits for an outcome.
+pub struct Waiter {
+    answer: oneshot::Sender<Result<Settled, SubmitError>>,
+    /// What of the same connection must not be stored where this is not.
+    lane: Option<Arc<Lane>>,
+}
+
+impl Waiter {
+    pub fn new(answer: oneshot::Sender<Result<Settled, SubmitError>>, lane: Option<Arc<Lane>>) -> Self {
+        Self { answer, lane }
+    }
+
+    fn is_behind_a_gap(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.is_broken())
+    }
+
+    /// What it is to be told. Its lane breaks at once, under the lock under which commands are taken in.
+    fn failed(self, error: SubmitError) -> (Self, Result<Settled, SubmitError>) {
+        if let Some(lane) = &self.lane {
+            lane.break_off();
+        }
+        (self, Err(error))
+    }
+}
+
 /// Waiters and what to tell them, to be told outside of any lock.
 pub type Told = Vec<(Waiter, Result<Settled, SubmitError>)>;
 
@@ -143,7 +168,17 @@ impl Pending {
 
     /// Takes a command in. The end of a connection is taken in over the bound too: there are only as many as connections, and a lost
     /// one would leave a session connected.
+    ///
+    /// Nothing is taken in behind a message of the same lane that was not stored.
     pub fn push(&mut self, command: Cut, waiter: Option<Waiter>, now_ms: u64) -> Result<(), SubmitError> {
+        if waiter.as_ref().is_some_and(Waiter::is_behind_a_gap) {
+            return Err(SubmitError::Unavailable);
+        }
+        let lane = waiter.as_ref().and_then(|waiter| waiter.lane.clone());
+        self.take_in(command, waiter, now_ms).inspect_err(|_| lane.iter().for_each(|lane| lane.break_off()))
+    }
+
+    fn take_in(&mut self, command: Cut, waiter: Option<Waiter>, now_ms: u64) -> Result<(), SubmitError> {
         let (command, body) = match command {
             Cut::Small(command) => (command, Bytes::new()),
             Cut::Large { command, body } => (command, body),
@@ -281,7 +316,7 @@ impl Pending {
             self.bytes -= done.bytes;
             self.bulk_bytes -= done.bulk_bytes;
             self.progress_ms = now_ms;
-            told.extend(done.waiters.into_iter().flatten().map(|waiter| (waiter, Err(SubmitError::Unknown))));
+            told.extend(done.waiters.into_iter().flatten().map(|waiter| waiter.failed(SubmitError::Unknown)));
         }
         told
     }
@@ -298,37 +333,43 @@ impl Pending {
         let late = |submitted_ms: u64| now_ms.saturating_sub(submitted_ms) >= GIVE_UP_MS;
         let mut told = Told::new();
         for sent in self.sent.iter_mut().filter(|sent| late(sent.submitted_ms)) {
-            told.extend(sent.waiters.iter_mut().filter_map(Option::take).map(|waiter| (waiter, Err(SubmitError::Unknown))));
+            let waiters = sent.waiters.iter_mut().filter_map(Option::take);
+            told.extend(waiters.map(|waiter| waiter.failed(SubmitError::Unknown)));
+        }
+        let unsent_late = self.unsent.front().is_some_and(|oldest| late(oldest.submitted_ms));
+        if unsent_late {
+            self.give_up_unsent(late, &mut told);
         }
         // Behind a large payload a command waits for as long as that moves.
-        if late(self.progress_ms) {
-            self.give_up_bulk(late, &mut told);
+        let stalled = late(self.progress_ms);
+        if stalled || unsent_late {
+            self.give_up_bulk(|submitted_ms| stalled && late(submitted_ms), &mut told);
         }
-        if !self.unsent.front().is_some_and(|oldest| late(oldest.submitted_ms)) {
-            return told;
-        }
+        told
+    }
+
+    fn give_up_unsent(&mut self, late: impl Fn(u64) -> bool, told: &mut Told) {
         for mut unsent in std::mem::take(&mut self.unsent) {
             match unsent.waiter.take() {
-                Some(waiter) if late(unsent.submitted_ms) => {
+                Some(waiter) if late(unsent.submitted_ms) || waiter.is_behind_a_gap() => {
                     self.commands -= 1;
                     self.bytes -= unsent.bytes;
-                    told.push((waiter, Err(SubmitError::Unavailable)));
+                    told.push(waiter.failed(SubmitError::Unavailable));
                 }
                 waiter => self.unsent.push_back(Unsent { waiter, ..unsent }),
             }
         }
-        told
     }
 
     fn give_up_bulk(&mut self, late: impl Fn(u64) -> bool, told: &mut Told) {
         for mut bulk in std::mem::take(&mut self.bulk) {
             match bulk.last.waiter.take() {
-                Some(waiter) if late(bulk.last.submitted_ms) => {
+                Some(waiter) if late(bulk.last.submitted_ms) || waiter.is_behind_a_gap() => {
                     self.commands -= 1;
                     self.bytes -= bulk.last.bytes;
                     self.bulk_bytes -= bulk.body.len() - bulk.sent;
                     self.forget_publisher(bulk.publisher.as_ref());
-                    told.push((waiter, Err(SubmitError::Unavailable)));
+                    told.push(waiter.failed(SubmitError::Unavailable));
                     if bulk.begun {
                         // What was sent of it is of no use.
                         let command = Command::Part(PartCommand { bytes_total: 0, offset: 0, bytes: Bytes::new() });
@@ -344,12 +385,21 @@ impl Pending {
         }
     }
 
+    /// Takes a connection's registration back; false where it was sent, or is not there.
+    pub fn withdraw_connect(&mut self, connection: ConnectionRef) -> bool {
+        let is_it = |unsent: &Unsent| matches!(&unsent.command, Command::Connect(connect) if connect.connection == connection);
+        let Some(withdrawn) = self.unsent.iter().position(is_it).and_then(|at| self.unsent.remove(at)) else { return false };
+        self.commands -= 1;
+        self.bytes -= withdrawn.bytes;
+        true
+    }
+
     /// A new incarnation: everything of the old one is void.
     pub fn renew(&mut self, incarnation: Incarnation) -> Told {
         let sent = self.sent.drain(..).flat_map(|sent| sent.waiters).flatten();
         let unsent = self.unsent.drain(..).filter_map(|unsent| unsent.waiter);
         let bulk = self.bulk.drain(..).filter_map(|bulk| bulk.last.waiter);
-        let told = sent.chain(unsent).chain(bulk).map(|waiter| (waiter, Err(SubmitError::Unknown))).collect();
+        let told = sent.chain(unsent).chain(bulk).map(|waiter| waiter.failed(SubmitError::Unknown)).collect();
         *self = Self::new(self.node, incarnation);
         told
     }
@@ -374,7 +424,7 @@ fn publisher(command: &Command) -> Option<ByteString> {
 /// Tells waiters; one that is gone is no matter.
 pub fn tell(told: Told) {
     for (waiter, result) in told {
-        let _ = waiter.send(result);
+        let _ = waiter.answer.send(result);
     }
 }
 

@@ -16,7 +16,7 @@ fn pending() -> Pending {
 
 fn push(pending: &mut Pending, now_ms: u64) -> Waiting {
     let (waiter, waiting) = oneshot::channel();
-    pending.push(Cut::Small(command()), Some(waiter), now_ms).unwrap();
+    pending.push(Cut::Small(command()), Some(Waiter::new(waiter, None)), now_ms).unwrap();
     waiting
 }
 
@@ -160,7 +160,7 @@ fn a_full_queue_refuses_all_but_the_end_of_connections() {
     assert_eq!(pending.push(Cut::Small(command()), None, 0), Err(SubmitError::Overloaded));
     let disconnect = Command::Disconnect {
         client: "c".into(),
-        connection: crate::replica::ConnectionRef { node: 1, incarnation: 100, connection: 1 },
+        connection: ConnectionRef { node: 1, incarnation: 100, connection: 1 },
         initiator: crate::signal::Initiator::Client,
         reason_code: None,
         will: false,
@@ -190,7 +190,7 @@ fn large(publisher: &str, bytes: usize) -> Cut {
 
 fn push_large(pending: &mut Pending, command: Cut, now_ms: u64) -> Waiting {
     let (waiter, waiting) = oneshot::channel();
-    pending.push(command, Some(waiter), now_ms).unwrap();
+    pending.push(command, Some(Waiter::new(waiter, None)), now_ms).unwrap();
     waiting
 }
 
@@ -271,4 +271,76 @@ fn so_many_large_bytes_may_wait_and_no_more() {
     (0..6).for_each(|_| push(&mut pending).unwrap());
     assert_eq!(push(&mut pending), Err(SubmitError::Overloaded));
     pending.push(Cut::Small(command()), None, 0).unwrap();
+}
+
+fn message(publisher: &str) -> Cut {
+    let small = large(publisher, 10);
+    assert!(matches!(small, Cut::Small(_)));
+    small
+}
+
+fn push_in(pending: &mut Pending, command: Cut, lane: &Arc<Lane>, now_ms: u64) -> Result<Waiting, SubmitError> {
+    let (waiter, waiting) = oneshot::channel();
+    pending.push(command, Some(Waiter::new(waiter, Some(Arc::clone(lane)))), now_ms).map(|()| waiting)
+}
+
+#[test]
+fn behind_a_message_that_is_given_up_nothing_of_its_connection_goes_in() {
+    let mut pending = pending();
+    let (one, other, again) = (Arc::default(), Arc::default(), Arc::default());
+    let mut first = push_in(&mut pending, message("p"), &one, 0).unwrap();
+    let mut second = push_in(&mut pending, message("p"), &one, GIVE_UP_MS - 1).unwrap();
+    let mut large_one = push_in(&mut pending, large("p", LARGE), &one, GIVE_UP_MS - 1).unwrap();
+    let mut third = push_in(&mut pending, message("p"), &one, GIVE_UP_MS - 1).unwrap();
+    let mut of_other = push_in(&mut pending, message("q"), &other, GIVE_UP_MS - 1).unwrap();
+    // The client came back, and sends from the oldest on that is not acknowledged.
+    let mut resent = push_in(&mut pending, message("p"), &again, GIVE_UP_MS - 1).unwrap();
+    tell(pending.give_up(GIVE_UP_MS));
+    for waiting in [&mut first, &mut second, &mut large_one, &mut third] {
+        assert_eq!(waiting.try_recv().unwrap(), Err(SubmitError::Unavailable));
+    }
+    assert!(one.is_broken());
+    assert_eq!(push_in(&mut pending, message("p"), &one, GIVE_UP_MS).err(), Some(SubmitError::Unavailable));
+    assert_eq!(of_other.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!(resent.try_recv(), Err(TryRecvError::Empty));
+    assert!(!other.is_broken() && !again.is_broken());
+    assert_eq!(send_shown(&mut pending), ["small", "small"]);
+    assert_eq!((pending.len(), pending.bulk_bytes, pending.bulk_publishers.len()), (2, 0, 0));
+}
+
+#[test]
+fn a_lane_breaks_with_the_first_failure_of_any_kind() {
+    // Unknown after it was sent, skipped by a snapshot, void with its incarnation.
+    let fail: [fn(&mut Pending) -> Told; 3] =
+        [|pending| pending.give_up(GIVE_UP_MS), |pending| pending.complete(Vec::new(), 1, 0), |pending| pending.renew(101)];
+    for fail in fail {
+        let (mut pending, lane) = (pending(), Arc::default());
+        let mut waiting = push_in(&mut pending, message("p"), &lane, 0).unwrap();
+        send(&mut pending);
+        let told = fail(&mut pending);
+        assert!(lane.is_broken(), "before anything else is taken in");
+        tell(told);
+        assert_eq!(waiting.try_recv().unwrap(), Err(SubmitError::Unknown));
+        assert!(push_in(&mut pending, message("p"), &lane, 0).is_err());
+    }
+    let (mut pending, lane) = (pending(), Arc::default());
+    for _ in 0..PENDING_COMMANDS_MAX {
+        pending.push(Cut::Small(command()), None, 0).unwrap();
+    }
+    assert_eq!(push_in(&mut pending, message("p"), &lane, 0).err(), Some(SubmitError::Overloaded));
+    assert!(lane.is_broken());
+}
+
+#[test]
+fn a_registration_is_taken_back_only_before_it_is_sent() {
+    let mut pending = pending();
+    let connection = ConnectionRef { node: 1, incarnation: 100, connection: 7 };
+    let connect = || Cut::Small(crate::cluster::cluster_test::kit::connect_command(connection));
+    pending.push(connect(), None, 0).unwrap();
+    assert!(pending.withdraw_connect(connection));
+    assert!(!pending.withdraw_connect(connection));
+    assert!(pending.is_empty());
+    pending.push(connect(), None, 0).unwrap();
+    send(&mut pending);
+    assert!(!pending.withdraw_connect(connection));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use openraft::raft::responder::ProgressResponder;
 use tokio::sync::mpsc;
 
-use crate::cluster::clock::wall_ms;
 use crate::cluster::raft::{Payload, Raft, TypeConfig};
+use crate::cluster::shard_clock::ShardClock;
 use crate::replica::{Batch, Proposal};
 
 use super::estimate::{BYTES_MAX, COMMANDS_MAX, command_bytes};
@@ -47,7 +47,7 @@ struct InFlight {
 }
 
 /// Proposes until all proposers are gone or the group stopped.
-pub async fn run(raft: Raft, mut queue: mpsc::Receiver<Batch>) {
+pub async fn run(raft: Raft, clock: Arc<ShardClock>, mut queue: mpsc::Receiver<Batch>) {
     let mut waiting: VecDeque<Batch> = VecDeque::new();
     let mut in_flight: VecDeque<InFlight> = VecDeque::new();
     loop {
@@ -61,7 +61,7 @@ pub async fn run(raft: Raft, mut queue: mpsc::Receiver<Batch>) {
             waiting.clear();
         }
         while !waiting.is_empty() && in_flight.len() < IN_FLIGHT_MAX {
-            let Some(next) = propose(&raft, Arc::new(pack(&mut waiting))).await else { return };
+            let Some(next) = propose(&raft, Arc::new(pack(&mut waiting, clock.now_ms()))).await else { return };
             in_flight.push_back(next);
         }
         let room = in_flight.len() < IN_FLIGHT_MAX;
@@ -118,8 +118,8 @@ async fn oldest(in_flight: &mut VecDeque<InFlight>) -> bool {
     }
 }
 
-/// Takes batches for one entry: at least one, then as many as fit.
-fn pack(waiting: &mut VecDeque<Batch>) -> Proposal {
+/// Takes batches for one entry, of this time: at least one, then as many as fit.
+fn pack(waiting: &mut VecDeque<Batch>, at_ms: u64) -> Proposal {
     let mut batches = Vec::new();
     let mut commands = 0;
     let mut bytes = 0;
@@ -131,7 +131,7 @@ fn pack(waiting: &mut VecDeque<Batch>) -> Proposal {
         }
         batches.extend(waiting.pop_front());
     }
-    Proposal { at_ms: wall_ms(), batches }
+    Proposal { at_ms, batches }
 }
 
 #[cfg(test)]
@@ -147,9 +147,10 @@ mod tests {
     #[test]
     fn batches_are_packed_in_order_up_to_the_limit() {
         let mut waiting: VecDeque<_> = [batch(1, 200), batch(201, 300), batch(501, 100)].into();
-        let first = pack(&mut waiting);
+        let first = pack(&mut waiting, 7);
         assert_eq!(first.batches.iter().map(|b| b.first_seq).collect::<Vec<_>>(), [1, 201]);
-        let second = pack(&mut waiting);
+        assert_eq!(first.at_ms, 7);
+        let second = pack(&mut waiting, 7);
         assert_eq!(second.batches.iter().map(|b| b.first_seq).collect::<Vec<_>>(), [501]);
         assert!(waiting.is_empty());
     }
@@ -157,6 +158,6 @@ mod tests {
     #[test]
     fn a_batch_over_the_limit_goes_alone() {
         let mut waiting: VecDeque<_> = [batch(1, COMMANDS_MAX * 2), batch(2000, 1)].into();
-        assert_eq!(pack(&mut waiting).batches.len(), 1);
+        assert_eq!(pack(&mut waiting, 7).batches.len(), 1);
     }
 }

@@ -14,12 +14,12 @@ use crate::cluster::{PeerMessage, SubmitError};
 use crate::mqtt::ReasonCode;
 use crate::replica::body::{self, Cut};
 use crate::replica::event::{Answer, Outcome};
-use crate::replica::{Command, Incarnation, NodeId, ShardId};
+use crate::replica::{Command, ConnectionRef, Incarnation, NodeId, ShardId};
 use crate::telemetry::RateLimited;
 
-use super::Proposer;
 use super::estimate::{COMMAND_BYTES_MAX, command_bytes};
-use super::pending::{Pending, Settled, tell};
+use super::pending::{Pending, Settled, Waiter, tell};
+use super::{Lane, Proposer};
 
 /// Nothing applied for so long while something is pending: it is sent again.
 const STALL_MS: u64 = 1_000;
@@ -51,11 +51,25 @@ impl Submitter {
         }
     }
 
-    /// Takes a command in; the outcome comes on the receiver.
+    /// Takes a command in; the outcome comes on the receiver. A lane that it belongs to is broken where it is refused.
     pub fn submit(
         &self,
         command: Command,
         leader: &LeaderView,
+        lane: Option<&Arc<Lane>>,
+    ) -> Result<oneshot::Receiver<Result<Settled, SubmitError>>, SubmitError> {
+        let submitted = self.take_in(command, leader, lane);
+        if let (Err(_), Some(lane)) = (&submitted, lane) {
+            lane.break_off();
+        }
+        submitted
+    }
+
+    fn take_in(
+        &self,
+        command: Command,
+        leader: &LeaderView,
+        lane: Option<&Arc<Lane>>,
     ) -> Result<oneshot::Receiver<Result<Settled, SubmitError>>, SubmitError> {
         let (waiter, waiting) = oneshot::channel();
         let is_end = matches!(command, Command::Disconnect { .. });
@@ -70,9 +84,15 @@ impl Submitter {
         if leader.leaderless_ms(monotonic_ms()) > LEADERLESS_MS && !is_end {
             return Err(SubmitError::Unavailable);
         }
+        let waiter = Waiter::new(waiter, lane.map(Arc::clone));
         self.pending.lock().push(command, Some(waiter), monotonic_ms())?;
         self.wake.notify_one();
         Ok(waiting)
+    }
+
+    /// Takes a connection's registration back; false where it may take effect.
+    pub fn withdraw_connect(&self, connection: ConnectionRef) -> bool {
+        self.pending.lock().withdraw_connect(connection)
     }
 
     /// Takes in a command nobody waits for.

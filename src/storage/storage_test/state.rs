@@ -69,7 +69,11 @@ fn records_are_found_by_key_and_by_range_as_they_are_now() {
             true
         };
         reads.range(b"a", b"z", visit).unwrap();
-        assert_eq!((seen, state.get(b"d").unwrap()), (vec![b"b".to_vec(), b"d".to_vec()], None), "the present state is as before");
+        assert_eq!(
+            (seen, state.get(b"d").unwrap()),
+            (vec![b"b".to_vec(), b"d".to_vec()], None),
+            "the present state is as before"
+        );
         incoming.make_current(Vec::new()).unwrap();
         assert_eq!(state.get(b"d").unwrap(), Some(b"d".to_vec()));
         assert_eq!((range("a", "z", 9), state.get(b"c").unwrap()), (vec!["b".to_owned(), "d".to_owned()], None));
