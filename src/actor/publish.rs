@@ -358,5 +358,5 @@ fn code_of(matches: &Matches) -> ReasonCode {
 /// The answer to the publisher where every store was done or refused.
 fn worst(outcomes: Vec<Outcome>, code: ReasonCode) -> ReasonCode {
     let refused = |outcome| if let Outcome::Refused(refused) = outcome { Some(refused) } else { None };
-    outcomes.into_iter().filter_map(refused).last().unwrap_or(code)
+    outcomes.into_iter().filter_map(refused).next_back().unwrap_or(code)
 }
