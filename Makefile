@@ -19,7 +19,7 @@ JAVASCRIPT := cluster-tests/interop/javascript
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
 INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
 
-.PHONY: help build run cluster test bench bench-cluster fuzz lint fmt clean test-needs test-commands
+.PHONY: help build run cluster test bench bench-cluster fuzz sim lint fmt clean test-needs test-commands
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ fuzz: ## Fuzz every target, or TARGET=name, for TIME=60 seconds each (nightly, c
 	  cargo +nightly fuzz run --sanitizer none $$target fuzz/work/$$target fuzz/corpus/$$target -- \
 	    -max_total_time=$(TIME) -max_len=4096 -timeout=20 -rss_limit_mb=1536 -print_final_stats=1 $$dictionary; \
 	done
+
+# A seed gives the same run every time; a failure names the seed and the command that shows it again. What there is: ARGS=--help
+sim: ## Simulate clusters under faults: ARGS='--seeds 1..100 --nodes 3 --hours 10'
+	$(CARGO) run --profile sim --features sim --bin troupemq-sim -- $(ARGS)
 
 lint: ## Check the format and the lints
 	$(CARGO) fmt --all --check

@@ -2,7 +2,7 @@
 //! by Raft. ARCHITECTURE.md has the map of the rooms; a room uses rooms above it in this list only.
 
 #![cfg_attr(
-    any(test, feature = "fuzzing"),
+    any(test, feature = "fuzzing", feature = "sim"),
     allow(
         clippy::unwrap_used,
         clippy::expect_used,
@@ -13,6 +13,8 @@
         clippy::suspicious_map
     )
 )]
+
+pub mod plant;
 
 pub mod mqtt;
 
@@ -54,6 +56,9 @@ pub mod cli;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 
 #[cfg(test)]
 mod tidy;

@@ -3,7 +3,7 @@
 //! waits until that is taken.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ahash::AHashMap;
 use bytestring::ByteString;
@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::Shared;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::mqtt::Message;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use crate::cluster::blocking::blocking;
 use crate::replica::session::QueueEntry;
 use crate::replica::{Fetch, ReadError};
 
@@ -20,7 +21,7 @@ pub(super) const RETRY: Duration = Duration::from_millis(100);
 /// Reads entries; waits until it is their turn.
 pub(super) async fn run(turns: Arc<Semaphore>, fetch: Fetch) -> Result<Vec<QueueEntry>, ReadError> {
     let Ok(turn) = turns.acquire_owned().await else { return Ok(Vec::new()) };
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = blocking(move || {
         let read = fetch.run();
         drop(turn);
         read

@@ -13,6 +13,7 @@ use ahash::AHashMap;
 use bytestring::ByteString;
 use tokio::sync::oneshot;
 
+use crate::cluster::chance;
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::{ConnectionRef, ShardId, State};
 
@@ -92,7 +93,8 @@ pub struct Local {
 
 impl Local {
     pub fn new(node: Arc<Node>, arbiter: usize) -> Rc<Self> {
-        Rc::new(Self { node, arbiter, clients: RefCell::default(), timers: RefCell::default(), holding: Holding::default() })
+        let clients = RefCell::new(AHashMap::with_hasher(chance::hasher()));
+        Rc::new(Self { node, arbiter, clients, timers: RefCell::default(), holding: Holding::default() })
     }
 
     pub fn node(&self) -> &Arc<Node> {

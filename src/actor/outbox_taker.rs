@@ -6,11 +6,12 @@
 //! subscribes to at all.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
 use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
 use bytestring::ByteString;
+use tokio::time::Instant;
 
 use crate::mqtt::{Message, Origin, QoS, SubscriptionIds};
 use crate::replica::command::TakeCommand;

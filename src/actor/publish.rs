@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::cluster::{Cluster, Lane, PeerMessage, SubmitError};
 use crate::mqtt::packet::PacketId;
 use crate::mqtt::{Delivery, Message, Origin, QoS, ReasonCode, Source, SubscriptionIds, topic_name};
+use crate::plant::{Plant, is_planted};
 use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectionRef, NodeId, ShardId, Target};
 use crate::routing::{ClientMatch, GroupMatch, Matches, Member};
@@ -76,7 +77,7 @@ pub fn publish(node: &Node, message: &Arc<Message>, told: bool, lane: Option<&Ar
     if !matches.any {
         node.signals.dead(message, clock::wall_ms());
     }
-    if stored.is_empty() && receivers.is_empty() {
+    if (stored.is_empty() && receivers.is_empty()) || is_planted(Plant::PubackBeforeStored) {
         return Published::Done(code);
     }
     let congestion = Arc::clone(&node.congestion);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
@@ -15,6 +15,7 @@ use ahash::AHashMap;
 use bytestring::ByteString;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::cluster::PeerMessage;
 use crate::mqtt::{Delivery, GroupId, Message, QoS, Source};

@@ -19,7 +19,7 @@ const QOS0_CLIENT_BYTES_MAX: usize = 5_242_880;
 /// Taken for a quarter of the memory where that of the machine is not known, bytes.
 const MEMORY_QUARTER_FALLBACK: usize = 256 * 1024 * 1024;
 
-pub(super) fn node(settings: &Settings) -> NodeSettings {
+pub(crate) fn node(settings: &Settings) -> NodeSettings {
     NodeSettings {
         session: Arc::new(session(settings)),
         queue: QueueLimits {
@@ -85,7 +85,7 @@ fn server_reference(server: &config::ServerReference) -> ServerReference {
     ServerReference { reference: server.reference.as_str().into(), at_shutdown: server.at_shutdown, refuse: server.refuse }
 }
 
-pub(super) fn cluster(settings: &Settings) -> ClusterSettings {
+pub(crate) fn cluster(settings: &Settings) -> ClusterSettings {
     let cluster = &settings.cluster;
     let bind = SocketAddr::new(cluster.bind_address, cluster.bind_port);
     ClusterSettings {

@@ -2,9 +2,9 @@
 //! everything on the disk. It does not leave the cluster.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use actix_rt::time::{sleep, timeout};
+use actix_rt::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Broker, POLL};

@@ -46,6 +46,7 @@ pub async fn run(node: Arc<Node>) {
             }
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(LOOK) => {}
             () = node.drain_bell.notified() => {}
         }

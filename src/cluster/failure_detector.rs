@@ -5,9 +5,11 @@
 //! process) is bounded by `ClusterSettings::silence_ms`. A silent node is not declared dead before its right to serve has run out
 //! (`visibility::lease`).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::replica::meta::{Member, MetaCommand};
 use crate::replica::{Incarnation, NodeId};
@@ -26,9 +28,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub async fn run(node: Arc<Node>) {
     let mut led_since_ms = None;
     let mut before = None;
-    let mut declared: HashMap<(NodeId, Incarnation), Instant> = HashMap::new();
+    let mut declared: BTreeMap<(NodeId, Incarnation), Instant> = BTreeMap::new();
     loop {
         tokio::select! {
+            biased;
             () = node.link_bell.notified() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
@@ -59,7 +62,7 @@ fn dead_incarnations(node: &Node, led_ms: u64, predecessor: Option<NodeId>) -> V
     let Some(transport) = &node.transport else { return Vec::new() };
     let leases = &node.visibility.leases;
     leases.retain(|id, incarnation| !node.meta.is_dead(id, incarnation));
-    let peers: HashMap<NodeId, PeerView> = transport.peers().into_iter().map(|peer| (peer.id, peer)).collect();
+    let peers: BTreeMap<NodeId, PeerView> = transport.peers().into_iter().map(|peer| (peer.id, peer)).collect();
     let alive = node.meta.members().into_iter().filter(|(id, member)| *id != node.id && member.alive);
     let mut dead = Vec::new();
     for (id, Member { incarnation, .. }) in alive {

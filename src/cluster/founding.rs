@@ -10,10 +10,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::replica::NodeId;
 
+use super::blocking::blocking;
+use super::chance;
 use super::control::{Control, FEATURES};
 use super::handle::ClusterError;
 use super::membership::join;
@@ -132,9 +136,7 @@ pub async fn promise(node: &Node, founder: &str) -> Result<String, ClusterError>
     }
     let storage = Arc::clone(&node.storage);
     let to = founder.to_owned();
-    tokio::task::spawn_blocking(move || storage.set_promise(Some(&to)))
-        .await
-        .map_err(|error| ClusterError::Raft(error.to_string()))??;
+    blocking(move || storage.set_promise(Some(&to))).await.map_err(|error| ClusterError::Raft(error.to_string()))??;
     tracing::info!(founder, "promised to be founded by");
     Ok(founder.to_owned())
 }
@@ -234,7 +236,7 @@ async fn initialise(node: &Node, founders: BTreeMap<NodeId, PeerNode>) -> Result
             initialised.map_err(|error| ClusterError::Raft(error.to_string()))?;
         }
     }
-    let id = format!("{:032x}", rand::random::<u128>());
+    let id = format!("{:032x}", chance::random::<u128>());
     node.set_cluster_id(&id, true).await?;
     node.founded.store(true, Ordering::Release);
     let names: Vec<_> = founders.values().map(|founder| founder.name.as_str()).collect();

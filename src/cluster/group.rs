@@ -325,6 +325,7 @@ impl Group {
                 changed(led);
             }
             let is_over = tokio::select! {
+                biased;
                 looked = timeout(LOOK, metrics.changed()) => matches!(looked, Ok(Err(_))),
                 () = self.heard_bell.notified() => false,
                 // What holds the group keeps it running.
@@ -452,15 +453,20 @@ pub fn group_name(index: u16) -> String {
 
 /// openraft's configuration for all groups of a node.
 pub fn raft_config(settings: &ClusterSettings) -> Result<Arc<Config>, ClusterError> {
+    #[cfg(any(test, feature = "sim"))]
+    let (snapshot_entries, kept_entries) =
+        if super::simulated::is_on() { super::simulated::LOG_ENTRIES } else { (SNAPSHOT_ENTRIES, KEPT_ENTRIES) };
+    #[cfg(not(any(test, feature = "sim")))]
+    let (snapshot_entries, kept_entries) = (SNAPSHOT_ENTRIES, KEPT_ENTRIES);
     let config = Config {
         cluster_name: "troupemq".to_owned(),
         heartbeat_interval: settings.heartbeat_ms,
         election_timeout_min: settings.election_min_ms,
         election_timeout_max: settings.election_max_ms,
         max_payload_entries: 256,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_ENTRIES),
-        max_in_snapshot_log_to_keep: KEPT_ENTRIES,
-        replication_lag_threshold: SNAPSHOT_ENTRIES * 2,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(snapshot_entries),
+        max_in_snapshot_log_to_keep: kept_entries,
+        replication_lag_threshold: snapshot_entries * 2,
         purge_batch_size: 256,
         enable_pre_vote: Some(true),
         // A restarted leader may hold less than it had applied: it must be elected anew, and append an entry of its own term.

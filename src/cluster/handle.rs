@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::plant::{Plant, is_planted};
 use crate::replica::event::Outcome;
 use crate::replica::meta::Member;
 use crate::replica::{Command, ConnectionRef, Incarnation, NodeId, ShardId, State};
@@ -184,7 +185,9 @@ impl Cluster {
         let visibility = Arc::clone(&self.inner.node.visibility);
         async move {
             let settled = submitted?.await.unwrap_or(Err(SubmitError::Unknown))?;
-            if let Some(applied) = visibility.everywhere(shard, settled.index) {
+            if let Some(applied) = visibility.everywhere(shard, settled.index)
+                && !is_planted(Plant::SubackNotVisible)
+            {
                 // An error within is the end of this node. What some node does not know is not acknowledged.
                 timeout(EVERYWHERE_MAX, applied).await.map_err(|_| SubmitError::Unknown)?.ok();
             }

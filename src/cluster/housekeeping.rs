@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::blocking::blocking;
 use super::group::Group;
 use super::node::Node;
 
@@ -73,7 +74,7 @@ pub async fn run(node: Arc<Node>) {
         if cut_bytes - log_compacted_bytes >= COMPACT_BYTES {
             log_compacted_bytes = cut_bytes;
             let storage = Arc::clone(&node.storage);
-            done("logs", tokio::task::spawn_blocking(move || storage.compact_logs()).await);
+            done("logs", blocking(move || storage.compact_logs()).await);
         }
     }
 }
@@ -86,7 +87,7 @@ fn all_here(node: &Node) -> bool {
 
 async fn compact_state(node: &Node, group: &Group) {
     let Ok(state) = node.storage.state(group.index) else { return };
-    done("state", tokio::task::spawn_blocking(move || state.compact()).await);
+    done("state", blocking(move || state.compact()).await);
 }
 
 /// What is not given back now is given back later.

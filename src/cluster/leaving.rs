@@ -4,13 +4,15 @@
 //! A node that ends on its way out is a member again when it starts: only what is written at the very end keeps it out.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio::time::timeout;
 
 use crate::replica::NodeId;
 use crate::replica::meta::MetaCommand;
 
+use super::blocking::blocking;
 use super::control::{Control, FEATURES};
 use super::drain;
 use super::group::{Group, group_name};
@@ -110,7 +112,7 @@ pub async fn leave(node: &Arc<Node>, told: impl Fn(String)) -> Result<(), LeaveE
         return Err(error);
     }
     let storage = Arc::clone(&node.storage);
-    match tokio::task::spawn_blocking(move || storage.set_left()).await {
+    match blocking(move || storage.set_left()).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(LeaveError::Mark(error.to_string())),
         Err(error) => Err(LeaveError::Mark(error.to_string())),

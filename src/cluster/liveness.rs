@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::blocking::blocking;
 use super::clock::{monotonic_ms, wall_ms};
 use super::node::Node;
 
@@ -22,6 +23,7 @@ pub async fn run(node: Arc<Node>) {
             renew(&node, "it had no majority in reach for too long").await;
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(LOOK) => {}
             changed = meta_changed.changed() => if changed.is_err() { return },
         }
@@ -35,7 +37,7 @@ fn cut_off_ms(node: &Node) -> u64 {
 /// The old incarnation's connections are over; a new one is in force before they are told.
 async fn renew(node: &Node, reason: &str) {
     let storage = Arc::clone(&node.storage);
-    match tokio::task::spawn_blocking(move || storage.renew_incarnation(wall_ms())).await {
+    match blocking(move || storage.renew_incarnation(wall_ms())).await {
         Ok(Ok(incarnation)) => {
             tracing::warn!(old = node.incarnation(), new = incarnation, reason, "the node's incarnation ended");
             node.set_incarnation(incarnation);

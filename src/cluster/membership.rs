@@ -36,6 +36,7 @@ use tokio::time::timeout;
 use crate::replica::NodeId;
 use crate::replica::meta::{Member, MetaCommand};
 
+use super::blocking::blocking;
 use super::clock::monotonic_ms;
 use super::control::{Control, FEATURES};
 use super::drain;
@@ -99,6 +100,7 @@ pub async fn keep_member(node: Arc<Node>) {
             }
         }
         tokio::select! {
+            biased;
             _ = timeout(LOOK, leader.changed()) => {}
             changed = meta_changed.changed() => if changed.is_err() { return },
         }
@@ -283,7 +285,7 @@ async fn allow_votes(node: &Node) {
     }
     if node.storage.is_voteless() && node.groups.iter().all(|group| group.may_vote()) {
         let storage = Arc::clone(&node.storage);
-        match tokio::task::spawn_blocking(move || storage.set_voteless(false)).await {
+        match blocking(move || storage.set_voteless(false)).await {
             Ok(Ok(())) => tracing::info!("this node has its votes: it holds what it had lost, or never had"),
             Ok(Err(error)) => tracing::error!(%error, "it cannot be stored that this node votes"),
             Err(error) => tracing::error!(%error, "it cannot be stored that this node votes"),

@@ -3,6 +3,8 @@
 
 mod about;
 mod balancer;
+pub mod blocking;
+pub mod chance;
 pub mod clock;
 mod control;
 mod drain;
@@ -30,6 +32,8 @@ mod removal;
 pub mod settings;
 mod shard;
 mod shard_clock;
+#[cfg(any(test, feature = "sim"))]
+pub mod simulated;
 mod submit;
 mod succession;
 mod ticker;
@@ -46,6 +50,8 @@ pub use peer_message::PeerMessage;
 pub use removal::RemoveError;
 pub use settings::{ClusterSettings, Dns};
 pub use submit::Lane;
+#[cfg(any(test, feature = "sim"))]
+pub use transport::socket as transport_socket;
 pub use versions::Protocol;
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::replica::{Incarnation, NodeId, ShardId};
 use crate::storage::Storage;
 
+use super::blocking::blocking;
 use super::clock::wall_ms;
 use super::control::Control;
 use super::group::{Group, META_GROUP, raft_config};
@@ -29,6 +29,7 @@ use super::shard::Shard;
 use super::submit::{Proposer, proposer};
 use super::succession::{self, Succession};
 use super::transport::hello::VERSION_MIN;
+use super::transport::socket::Listener;
 use super::transport::{PeerView, Receiver, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{
@@ -230,6 +231,7 @@ impl Node {
         let cancel = self.cancel.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = cancel.cancelled() => {}
                 () = task => {}
             }
@@ -288,7 +290,7 @@ impl Node {
                 tracing::warn!(group = group.name(), %error, "a group did not stop cleanly");
             }
             let Ok(store) = self.storage.state(group.index) else { continue };
-            match tokio::task::spawn_blocking(move || store.flush()).await {
+            match blocking(move || store.flush()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::error!(group = group.name(), %error, "the state was not flushed"),
                 Err(error) => tracing::error!(group = group.name(), %error, "the state was not flushed"),
@@ -344,9 +346,7 @@ impl Node {
     pub async fn set_cluster_id(&self, id: &str, founded: bool) -> Result<(), ClusterError> {
         let storage = Arc::clone(&self.storage);
         let stored = id.to_owned();
-        tokio::task::spawn_blocking(move || storage.set_cluster_id(&stored, founded))
-            .await
-            .map_err(|error| ClusterError::Raft(error.to_string()))??;
+        blocking(move || storage.set_cluster_id(&stored, founded)).await.map_err(|error| ClusterError::Raft(error.to_string()))??;
         if let Some(transport) = &self.transport {
             transport.set_identity(self.incarnation(), Some(id.to_owned()));
         }
@@ -501,9 +501,9 @@ pub fn members(metrics: &openraft::RaftMetrics<TypeConfig>) -> BTreeMap<NodeId, 
     metrics.membership_config.nodes().map(|(&node, known)| (node, known.clone())).collect()
 }
 
-async fn listen(settings: &ClusterSettings) -> Result<Option<TcpListener>, ClusterError> {
+async fn listen(settings: &ClusterSettings) -> Result<Option<Listener>, ClusterError> {
     let Some(address) = settings.bind.filter(|_| settings.enabled) else { return Ok(None) };
-    let listener = TcpListener::bind(address).await.map_err(|source| ClusterError::Bind { address, source })?;
+    let listener = Listener::bind(address).await.map_err(|source| ClusterError::Bind { address, source })?;
     Ok(Some(listener))
 }
 

@@ -1,9 +1,10 @@
 //! Keeps a log line that would repeat from filling the log.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 const LINES_MAX: usize = 256;

@@ -1,10 +1,10 @@
 //! Leaving for good: an explicit command for a node that is stopped, or that says so of itself. (A node that merely stops stays a member.)
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use openraft::ChangeMembers;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::replica::NodeId;
 use crate::replica::meta::MetaCommand;

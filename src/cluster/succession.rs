@@ -10,13 +10,14 @@
 //!
 //! Silence is another matter: it says nothing of the process, and the lease is waited for.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::replica::NodeId;
 
@@ -47,7 +48,7 @@ pub struct LogEnd {
 /// What nodes say of peers that are gone.
 #[derive(Default)]
 pub struct Succession {
-    said: Mutex<HashMap<NodeId, Testimonies>>,
+    said: Mutex<BTreeMap<NodeId, Testimonies>>,
     pub bell: Notify,
 }
 
@@ -84,10 +85,11 @@ struct Attempts {
 
 pub async fn run(node: Arc<Node>) {
     let Some(transport) = &node.transport else { return };
-    let mut attempts: HashMap<u16, Attempts> = HashMap::new();
-    let mut told: HashMap<NodeId, Instant> = HashMap::new();
+    let mut attempts: BTreeMap<u16, Attempts> = BTreeMap::new();
+    let mut told: BTreeMap<NodeId, Instant> = BTreeMap::new();
     loop {
         tokio::select! {
+            biased;
             () = node.succession.bell.notified() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
@@ -135,7 +137,7 @@ fn is_majority(voters: &BTreeSet<NodeId>, gone: NodeId, says: impl Fn(NodeId) ->
 }
 
 /// The groups that the peer led last, as far as this node knows, and in which it votes.
-fn headless<'a>(node: &'a Node, gone: NodeId, attempts: &mut HashMap<u16, Attempts>) -> Vec<&'a Arc<Group>> {
+fn headless<'a>(node: &'a Node, gone: NodeId, attempts: &mut BTreeMap<u16, Attempts>) -> Vec<&'a Arc<Group>> {
     let mut headless = Vec::new();
     for group in node.groups.iter().filter(|group| group.may_vote()) {
         let metrics = group.metrics();
@@ -163,7 +165,13 @@ async fn lasts(groups: &[&Arc<Group>]) -> Lasts {
 }
 
 /// Has the successor stand for election, if it is known who that is.
-fn succeed(node: &Node, group: &Arc<Group>, gone: NodeId, said: &BTreeMap<NodeId, Lasts>, attempts: &mut HashMap<u16, Attempts>) {
+fn succeed(
+    node: &Node,
+    group: &Arc<Group>,
+    gone: NodeId,
+    said: &BTreeMap<NodeId, Lasts>,
+    attempts: &mut BTreeMap<u16, Attempts>,
+) {
     let metrics = group.metrics();
     let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
     let ends = said.iter().filter_map(|(from, lasts)| Some((*from, *lasts.get(&group.index)?)));

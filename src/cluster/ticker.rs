@@ -4,12 +4,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
+use crate::plant::{Plant, is_planted};
 use crate::replica::{Command, Incarnation, NodeId, Position, ShardId};
 
+use super::blocking::beside;
 use super::group::{Group, META_GROUP, SNAPSHOT_LOG_BYTES};
 use super::node::Node;
 use super::shard::Shard;
@@ -40,6 +43,7 @@ pub async fn run(node: Arc<Node>) {
     let mut meta_changed = node.meta.watch();
     loop {
         tokio::select! {
+            biased;
             () = tokio::time::sleep(TICK) => {}
             changed = meta_changed.changed() => if changed.is_err() { return },
         }
@@ -79,6 +83,9 @@ fn expire(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
 
 /// Submits the end of incarnations with connections here that `meta` knows to be dead.
 fn end_dead(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
+    if is_planted(Plant::NodeDownNotProposed) {
+        return;
+    }
     let known = shard.state.read().incarnations();
     for (of, incarnation) in known {
         if node.meta.is_dead(of, incarnation) && in_hand.lock().dead.insert((of, incarnation)) {
@@ -129,7 +136,7 @@ fn flush_state(node: &Node, flushing: &Arc<AtomicBool>) {
         return;
     }
     let flushing = Arc::clone(flushing);
-    tokio::task::spawn_blocking(move || {
+    beside(move || {
         if let Err(error) = state.flush() {
             tracing::debug!(%error, "the state was not flushed");
         }

@@ -1,7 +1,9 @@
 //! Leadership goes where an operator wants it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::replica::NodeId;
 

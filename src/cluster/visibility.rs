@@ -327,6 +327,7 @@ pub async fn run(node: Arc<Node>) {
         let level = node.visibility.is_level(node.incarnation());
         let pause = if level { LOOK } else { LOOK_UNTIL_LEVEL };
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             changed = meta_changed.changed() => if changed.is_err() { return },
         }

@@ -13,6 +13,7 @@ use super::record_key::{QueueOwner, RecordKey};
 use super::session::Session;
 use super::state::State;
 use crate::mqtt::{Message, ReasonCode};
+use crate::plant::{Plant, is_planted};
 use crate::signal::{Initiator, LifecycleEvent};
 
 /// A Session Expiry Interval of that value never ends [MQTT 5 section 3.1.2.11.2].
@@ -192,6 +193,12 @@ impl State {
         let due_ms = session.will_due_ms.take()?;
         self.due.change(Some(due_ms), None, || DueKey::Will(client.clone()));
         self.dirty.mark(RecordKey::Session(client.clone()));
+        if is_planted(Plant::WillStaysDue) {
+            let again_ms = due_ms + 5_000;
+            session.will_due_ms = Some(again_ms);
+            self.due.change(None, Some(again_ms), || DueKey::Will(client.clone()));
+            return session.will.clone();
+        }
         session.will.take()
     }
 

@@ -11,6 +11,7 @@ use super::record_key::RecordKey;
 use super::state::State;
 use crate::mqtt::Message;
 use crate::mqtt::packet::PacketId;
+use crate::plant::{Plant, is_planted};
 
 impl State {
     /// Stores the identifier; a message whose identifier is stored already is a resend and not published again [MQTT-4.3.3-10].
@@ -23,7 +24,7 @@ impl State {
         message: &Arc<Message>,
     ) -> Outcome {
         let Some(session) = self.sessions.current_mut(client, connection) else { return superseded() };
-        if !session.received.insert(packet_id.get()) {
+        if !is_planted(Plant::Qos2IdentifierNotStored) && !session.received.insert(packet_id.get()) {
             return Outcome::Received { duplicate: true };
         }
         self.dirty.mark(RecordKey::Received(client.clone(), packet_id.get()));

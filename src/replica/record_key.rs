@@ -51,6 +51,11 @@ const DECLARED: u8 = 0x22;
 const RETAINED: u8 = 0x30;
 const OUTBOX: u8 = 0x40;
 
+/// Whether a record is a message of a queue.
+pub fn is_queue_entry(key: &[u8]) -> bool {
+    matches!(key.first(), Some(&SESSION_ENTRY | &GROUP_ENTRY))
+}
+
 impl RecordKey {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {

@@ -21,6 +21,17 @@ pub enum Mode {
     InMemory,
 }
 
+/// What a simulated node keeps its data on.
+#[cfg(any(test, feature = "sim"))]
+pub trait SimulatedDisk: Send + Sync {
+    /// What was written last.
+    fn identity(&self) -> Option<Vec<u8>>;
+    /// Durable on return.
+    fn write_identity(&self, identity: Vec<u8>) -> Result<(), StorageError>;
+    fn log(&self, group: u16) -> Option<Arc<dyn LogStore>>;
+    fn state(&self, group: u16) -> Option<Arc<dyn StateStore>>;
+}
+
 /// An open data directory. Dropping it writes what is pending, ends its threads and releases the directory; handles that outlive it refuse
 /// everything.
 pub struct Storage {
@@ -32,6 +43,8 @@ pub struct Storage {
 enum Backend {
     Memory(Memory),
     File(Files),
+    #[cfg(any(test, feature = "sim"))]
+    Simulated(Arc<dyn SimulatedDisk>),
 }
 
 struct Files {
@@ -58,6 +71,16 @@ impl Storage {
             }
         };
         Ok(Self { identity: Mutex::new(identity), health, backend })
+    }
+
+    /// Opens what a simulated node left on its disk, or an empty one.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn simulated(disk: Arc<dyn SimulatedDisk>, node_name: &str, shards: u16, now_ms: u64) -> Result<Self, StorageError> {
+        let stored = disk.identity().and_then(|json| serde_json::from_slice(&json).ok());
+        let mut stored = stored.unwrap_or_else(|| new_identity(node_name, shards, 0));
+        stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
+        write_simulated(disk.as_ref(), &stored)?;
+        Ok(Self { identity: Mutex::new(stored), health: Arc::default(), backend: Backend::Simulated(disk) })
     }
 
     pub fn identity(&self) -> Identity {
@@ -104,7 +127,7 @@ impl Storage {
 
     /// Whether what was stored is there after a restart.
     pub fn is_on_disk(&self) -> bool {
-        matches!(self.backend, Backend::File(_))
+        !matches!(self.backend, Backend::Memory(_))
     }
 
     /// Durable on return.
@@ -127,6 +150,8 @@ impl Storage {
     pub fn log(&self, group: u16) -> Result<Arc<dyn LogStore>, StorageError> {
         let log = match &self.backend {
             Backend::Memory(memory) => memory.log(group),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(disk) => disk.log(group),
             Backend::File(files) => files.logs.group(group),
         };
         log.ok_or_else(|| no_group(group))
@@ -135,6 +160,8 @@ impl Storage {
     pub fn state(&self, group: u16) -> Result<Arc<dyn StateStore>, StorageError> {
         let state = match &self.backend {
             Backend::Memory(memory) => memory.state(group),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(disk) => disk.state(group),
             Backend::File(files) => files.states.group(group),
         };
         state.ok_or_else(|| no_group(group))
@@ -144,6 +171,8 @@ impl Storage {
     pub fn compact_logs(&self) -> Result<(), StorageError> {
         match &self.backend {
             Backend::Memory(_) => Ok(()),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(_) => Ok(()),
             Backend::File(files) => files.logs.compact(),
         }
     }
@@ -169,6 +198,12 @@ impl Storage {
         let mut changed = current.clone();
         let result = match &self.backend {
             Backend::Memory(_) => change(&mut changed, Path::new("in-memory"))?,
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(disk) => {
+                let result = change(&mut changed, Path::new("simulated"))?;
+                write_simulated(disk.as_ref(), &changed)?;
+                result
+            }
             Backend::File(files) => {
                 let result = change(&mut changed, files.identity.path())?;
                 if changed != *current {
@@ -261,6 +296,11 @@ impl Storage {
 pub(super) fn read_mark(path: &Path) -> Result<Option<u64>, StorageError> {
     let missing = || StorageError::damaged(&path.join(flushed_mark::FILE_NAME), "byte 0", "it is missing");
     FlushedMark::read(path)?.ok_or_else(missing).map(Some)
+}
+
+#[cfg(any(test, feature = "sim"))]
+fn write_simulated(disk: &dyn SimulatedDisk, stored: &Stored) -> Result<(), StorageError> {
+    disk.write_identity(serde_json::to_vec(stored).map_err(|error| StorageError::Engine(error.to_string()))?)
 }
 
 fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {

@@ -14,6 +14,7 @@ use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::{LogState, OptionalSend};
 use parking_lot::Mutex;
 
+use crate::cluster::blocking::blocking;
 use crate::storage::LogStore;
 
 use super::codec::{decode, encode};
@@ -86,7 +87,7 @@ impl RaftLog {
         work: impl FnOnce(&dyn LogStore) -> Result<R, crate::storage::StorageError> + Send + 'static,
     ) -> io::Result<R> {
         let store = Arc::clone(&self.store);
-        tokio::task::spawn_blocking(move || work(store.as_ref())).await?.map_err(io::Error::other)
+        blocking(move || work(store.as_ref())).await?.map_err(io::Error::other)
     }
 }
 

@@ -6,6 +6,7 @@ pub mod entry_cache;
 pub mod log_store;
 pub mod network;
 pub mod rpc;
+pub mod runtime;
 pub mod snapshot;
 pub mod state_machine;
 pub mod transfers;

@@ -229,6 +229,7 @@ impl RaftNetworkV2<TypeConfig> for Caller {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         tokio::select! {
+            biased;
             closed = cancel => Err(closed.into()),
             sent = self.send_snapshot(vote, snapshot.meta, snapshot.snapshot) => sent.map_err(Into::into),
         }

@@ -12,6 +12,8 @@ use openraft::storage::RaftSnapshotBuilder;
 use openraft::type_config::alias::SnapshotOf;
 use tokio::sync::mpsc;
 
+use crate::cluster::blocking::blocking;
+use crate::plant::{Plant, is_planted};
 use crate::replica::state::Record;
 use crate::storage::state::Incoming;
 use crate::storage::{StateStore, StorageError};
@@ -69,6 +71,10 @@ impl ChunkReader {
     /// Begins to read; what is written to the store after this returned is not seen.
     pub async fn open(store: Arc<dyn StateStore>) -> Self {
         let (parts, mut rest) = mpsc::channel(CHUNKS_AHEAD);
+        #[cfg(any(test, feature = "sim"))]
+        if crate::cluster::simulated::is_on() {
+            return Self::read_at_once(store.as_ref());
+        }
         tokio::task::spawn_blocking(move || {
             let last = match read_chunks(store.as_ref(), |chunk| parts.blocking_send(Ok(Some(chunk))).is_ok()) {
                 Ok(()) => Ok(None),
@@ -79,6 +85,21 @@ impl ChunkReader {
         });
         // With its first part at the latest the reader has its view of the store.
         let first = rest.recv().await;
+        Self { first, rest }
+    }
+
+    /// A simulated node has no thread to read beside.
+    #[cfg(any(test, feature = "sim"))]
+    fn read_at_once(store: &dyn StateStore) -> Self {
+        let mut chunks = std::collections::VecDeque::new();
+        let read = read_chunks(store, |chunk| {
+            chunks.push_back(Ok(Some(chunk)));
+            true
+        });
+        chunks.push_back(read.map(|()| None).map_err(io::Error::other));
+        let first = chunks.pop_front();
+        let (parts, rest) = mpsc::channel(chunks.len().max(1));
+        chunks.into_iter().for_each(|part| drop(parts.try_send(part)));
         Self { first, rest }
     }
 
@@ -97,6 +118,9 @@ fn read_chunks(store: &dyn StateStore, mut take: impl FnMut(Vec<Record>) -> bool
     let mut chunk = Vec::new();
     let mut bytes = 0;
     store.load(&mut |key, value| {
+        if is_planted(Plant::SnapshotWithoutQueues) && crate::replica::is_queue_entry(key) {
+            return Ok(());
+        }
         let size = key.len() + value.len() + 16;
         if !chunk.is_empty() && bytes + size > CHUNK_BYTES {
             bytes = 0;
@@ -126,7 +150,7 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, SnapshotData>, io::Error> {
         let store = Arc::clone(&self.store);
-        tokio::task::spawn_blocking(move || store.flush()).await?.map_err(io::Error::other)?;
+        blocking(move || store.flush()).await?.map_err(io::Error::other)?;
         Ok(openraft::Snapshot { meta: self.meta.clone(), snapshot: SnapshotData::MetaOnly })
     }
 }

@@ -11,6 +11,7 @@ use openraft::type_config::alias::SnapshotOf;
 use openraft::{EntryPayload, OptionalSend};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::blocking::blocking;
 use crate::storage::state::{Changes, Incoming};
 use crate::storage::{StateStore, StorageError};
 
@@ -61,7 +62,7 @@ impl StateMachine {
             None => AppliedMarker::default(),
         };
         let flushed = Arc::clone(&store);
-        tokio::task::spawn_blocking(move || flushed.flush()).await?.map_err(io::Error::other)?;
+        blocking(move || flushed.flush()).await?.map_err(io::Error::other)?;
         Ok(Self { machine, store, applied, serving })
     }
 
@@ -144,7 +145,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         };
         let machine = Arc::clone(&self.machine);
         // The drop of what was received deletes the generation before: with it on the thread that may block.
-        tokio::task::spawn_blocking(move || machine.install(received.incoming(), marker)).await??;
+        blocking(move || machine.install(received.incoming(), marker)).await??;
         self.applied = applied;
         Ok(())
     }

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
+use crate::cluster::blocking::{beside, blocking};
 use crate::cluster::group::group_name;
 use crate::replica::NodeId;
 use crate::replica::state::Record;
@@ -51,7 +53,7 @@ impl Transfers {
         let transfer = if ordinal == 0 { self.begin(from, number).await? } else { self.take(from, number, ordinal) };
         let Some(mut transfer) = transfer else { return Ok(false) };
         let group = self.group;
-        let written = tokio::task::spawn_blocking(move || {
+        let written = blocking(move || {
             let bytes = records.iter().map(|(key, value)| key.len() + value.len()).sum();
             let count = records.len();
             transfer.incoming.write(records)?;
@@ -116,7 +118,7 @@ impl Transfers {
         };
         discard(earlier.and_then(|(_, slot)| slot).into_iter().collect());
         let store = Arc::clone(&self.store);
-        let begun = tokio::task::spawn_blocking(move || store.receive()).await?;
+        let begun = blocking(move || store.receive()).await?;
         match begun {
             Ok(incoming) => Ok(Some(Transfer { incoming, chunks: 0, touched: Instant::now(), progress: Progress::default() })),
             Err(error) => {
@@ -141,7 +143,7 @@ impl Transfers {
 /// Drops transfers where it may block.
 fn discard(transfers: Vec<Transfer>) {
     if !transfers.is_empty() {
-        tokio::task::spawn_blocking(move || drop(transfers));
+        beside(move || drop(transfers));
     }
 }
 

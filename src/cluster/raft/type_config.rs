@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::replica::meta::MetaCommand;
 use crate::replica::{Command, NodeId, Proposal};
 
+use super::runtime::Runtime;
 use super::state_machine::StateMachine;
 
 openraft::declare_raft_types!(
@@ -18,6 +19,7 @@ openraft::declare_raft_types!(
         R = (),
         NodeId = NodeId,
         Node = PeerNode,
+        AsyncRuntime = Runtime,
 );
 
 pub type Raft = openraft::Raft<TypeConfig, StateMachine>;

@@ -66,6 +66,7 @@ pub async fn run(raft: Raft, clock: Arc<ShardClock>, mut queue: mpsc::Receiver<B
         }
         let room = in_flight.len() < IN_FLIGHT_MAX;
         tokio::select! {
+            biased;
             batch = queue.recv(), if room => match batch {
                 Some(batch) => waiting.push_back(batch),
                 None => return,

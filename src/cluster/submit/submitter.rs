@@ -182,6 +182,7 @@ impl Submitter {
             };
             let pause = if sent_all { TICK } else { RETRY };
             tokio::select! {
+                biased;
                 () = self.wake.notified(), if sent_all => {}
                 changed = leader.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(pause) => self.look_at_clock(&mut rewound_ms),

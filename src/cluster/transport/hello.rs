@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::cluster::chance;
 use crate::cluster::raft::codec::encode;
 use crate::replica::Incarnation;
 
@@ -110,7 +111,7 @@ pub async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     secret: &str,
     versions: Versions,
 ) -> Result<Introduction, HelloError> {
-    let hello = Hello { version_min: versions.min, version_max: versions.max, class, who: us, nonce: rand::random() };
+    let hello = Hello { version_min: versions.min, version_max: versions.max, class, who: us, nonce: chance::random() };
     write_frame(stream, &hello).await?;
     let (version, who, nonce) = match read_hello_frame(stream).await? {
         Challenge::Challenge { version, who, nonce } => (version, who, nonce),
@@ -142,7 +143,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         write_frame(stream, &Challenge::Refused(refusal.clone())).await?;
         return Err(HelloError::Refused(refusal));
     };
-    let nonce: [u8; 32] = rand::random();
+    let nonce: [u8; 32] = chance::random();
     let transcript = transcript(&hello, version, &us, &nonce)?;
     write_frame(stream, &Challenge::Challenge { version, who: us, nonce }).await?;
     let proof: Proof = read_hello_frame(stream).await?;

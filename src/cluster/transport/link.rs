@@ -1,6 +1,6 @@
 //! One dialed connection to a peer, kept up.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use crate::cluster::chance;
 use crate::cluster::clock::monotonic_ms;
 use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::rpc::{Request, Response};
@@ -22,6 +21,7 @@ use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction};
 use super::peer::Peer;
 use super::relay::{self, Connection};
+use super::socket::{Reading, Stream, Writing};
 use super::{CallError, Transport};
 
 /// Frames waiting on one link.
@@ -50,7 +50,7 @@ pub(super) struct Link {
     /// Messages with large payloads, and what must not overtake them.
     bulk: Mutex<Bulk>,
     bulk_bell: Notify,
-    calls: Mutex<HashMap<u64, oneshot::Sender<Response>>>,
+    calls: Mutex<BTreeMap<u64, oneshot::Sender<Response>>>,
     next_call: AtomicU64,
     epoch: AtomicU64,
     refused: AtomicBool,
@@ -201,6 +201,7 @@ impl Drop for Forget<'_> {
 pub(super) async fn keep(transport: Arc<Transport>, peer: Arc<Peer>, class: Class) {
     let cancel = transport.cancel.clone();
     tokio::select! {
+        biased;
         () = cancel.cancelled() => {}
         () = peer.cancel.cancelled() => {}
         () = keep_up(&transport, &peer, class) => {}
@@ -257,16 +258,16 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
             }
         }
         attempt += 1;
-        tokio::time::sleep(backoff.mul_f64(0.75 + rand::random::<f64>() / 2.0)).await;
+        tokio::time::sleep(backoff.mul_f64(0.75 + chance::random::<f64>() / 2.0)).await;
         backoff = (backoff * 2).min(BACKOFF_MAX);
     }
 }
 
 /// Connects and introduces this node; the name is resolved anew.
-pub(super) async fn connect(transport: &Transport, address: &str, class: Class) -> Result<(TcpStream, Introduction), HelloError> {
+pub(super) async fn connect(transport: &Transport, address: &str, class: Class) -> Result<(Stream, Introduction), HelloError> {
     let timed_out = || HelloError::Io(io::ErrorKind::TimedOut.into());
-    let mut stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.map_err(|_| timed_out())??;
-    stream.set_nodelay(true)?;
+    let mut stream = timeout(CONNECT_TIMEOUT, Stream::connect(address)).await.map_err(|_| timed_out())??;
+    stream.set_nodelay()?;
     let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret, transport.versions());
     let who = timeout(HELLO_TIMEOUT, hello).await.map_err(|_| timed_out())??;
     Ok((stream, who))
@@ -297,7 +298,7 @@ async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection
     }
     if !relayed && next.is_some() {
         // Nothing that waits in this one may arrive behind what the other brings.
-        if let Err(error) = socket2::SockRef::from(write.as_ref()).set_linger(Some(Duration::ZERO)) {
+        if let Err(error) = write.discard_unsent() {
             tracing::debug!(%error, "what a silent connection holds may arrive late");
         }
     }
@@ -312,8 +313,8 @@ async fn use_connection(
     transport: &Transport,
     peer: &Peer,
     class: Class,
-    read: &mut OwnedReadHalf,
-    write: &mut OwnedWriteHalf,
+    read: &mut Reading,
+    write: &mut Writing,
     queue: &mut mpsc::Receiver<Vec<u8>>,
     relayed: bool,
 ) -> (io::Result<()>, Option<Connection>) {
@@ -326,6 +327,7 @@ async fn use_connection(
     let mut late = std::pin::pin!(tokio::time::sleep(Duration::MAX));
     loop {
         tokio::select! {
+            biased;
             ended = &mut reading => return (ended, next),
             ended = &mut writing => return (ended, next),
             () = &mut late, if next.is_some() => return (Ok(()), next),
@@ -341,7 +343,7 @@ async fn use_connection(
     }
 }
 
-async fn finish(read: &mut OwnedReadHalf, write: &mut OwnedWriteHalf, queue: &mut mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+async fn finish(read: &mut Reading, write: &mut Writing, queue: &mut mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
     while let Ok(bytes) = queue.try_recv() {
         write.write_all(&bytes).await?;
     }

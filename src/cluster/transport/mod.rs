@@ -12,6 +12,7 @@ mod peer;
 mod relay;
 mod seed;
 mod server;
+pub mod socket;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -21,12 +22,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::replica::{Incarnation, NodeId};
 
+use super::chance;
 use super::control::Control;
 use super::node_id::node_id;
 use super::peer_message::PeerMessage;
@@ -38,6 +39,7 @@ use super::visibility::Progress;
 use frame::{Class, Outbound};
 use hello::{Introduction, VERSION_MAX, VERSION_MIN, Versions};
 use peer::Peer;
+use socket::Listener;
 
 /// A peer that is no member is remembered for so long after it was last heard.
 const STRANGER_MS_MAX: u64 = 60_000;
@@ -123,7 +125,7 @@ impl Transport {
             id: node_id(name),
             name: name.to_owned(),
             address: address.to_owned(),
-            process: rand::random(),
+            process: chance::random(),
             shards,
             incarnation: AtomicU64::new(incarnation),
             versions: Mutex::new(Versions { min: VERSION_MIN, max: VERSION_MAX }),
@@ -143,7 +145,7 @@ impl Transport {
     }
 
     /// Begins to accept and to dial.
-    pub fn start(self: &Arc<Self>, listener: TcpListener, seeds: &[String], dns: Option<Dns>, receiver: Arc<dyn Receiver>) {
+    pub fn start(self: &Arc<Self>, listener: Listener, seeds: &[String], dns: Option<Dns>, receiver: Arc<dyn Receiver>) {
         if self.receiver.set(receiver).is_err() {
             return;
         }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -23,6 +22,7 @@ use super::frame::{Class, read_hello_frame, write_frame};
 use super::hello::{self, HelloError, Introduction};
 use super::link::{HELLO_TIMEOUT, connect};
 use super::peer::Peer;
+use super::socket::Stream;
 
 /// Bytes of one peer's connections passed on at a time, each with two sockets and two small buffers.
 pub(super) const RELAYED_MAX: usize = 64;
@@ -56,7 +56,7 @@ enum Verdict {
 
 /// A connection to a peer, and whether a third node passes it on.
 pub(super) struct Connection {
-    pub stream: TcpStream,
+    pub stream: Stream,
     pub who: Introduction,
     pub relayed: bool,
     /// What waits for it already, where it takes another's place.
@@ -64,7 +64,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub fn direct((stream, who): (TcpStream, Introduction)) -> Self {
+    pub fn direct((stream, who): (Stream, Introduction)) -> Self {
         Self { stream, who, relayed: false, queue: None }
     }
 }
@@ -89,7 +89,7 @@ fn speaks(peer: &Peer) -> bool {
     peer.who().is_some_and(|who| who.version >= FEATURES)
 }
 
-async fn dial(transport: &Transport, via: &Peer, peer: &Peer, class: Class) -> Result<(TcpStream, Introduction), HelloError> {
+async fn dial(transport: &Transport, via: &Peer, peer: &Peer, class: Class) -> Result<(Stream, Introduction), HelloError> {
     let (mut stream, _) = connect(transport, &via.address(0).0, Class::Relay).await?;
     write_frame(&mut stream, &Wanted { name: peer.name.clone() }).await?;
     match read_hello_frame(&mut stream).await? {
@@ -138,18 +138,21 @@ async fn back(transport: &Transport, peer: &Peer, class: Class) -> Connection {
 }
 
 /// Passes a peer's bytes on to the node it wants, until either ends the connection or nothing passes for too long.
-pub(super) async fn serve(transport: &Transport, mut from: TcpStream) -> io::Result<()> {
+pub(super) async fn serve(transport: &Transport, mut from: Stream) -> io::Result<()> {
     let wanted: Wanted = timeout(HELLO_TIMEOUT, read_hello_frame(&mut from)).await??;
     let Some(_permit) = transport.relayed.try_acquire().ok() else {
         return write_frame(&mut from, &Verdict::OutOfReach).await;
     };
     let peer = transport.peer(node_id(&wanted.name)).filter(|peer| peer.consensus.is_direct());
     let to = match peer {
-        Some(peer) => timeout(ATTEMPT, TcpStream::connect(peer.address(0).0)).await.ok().and_then(Result::ok),
+        Some(peer) => {
+            let address = peer.address(0).0;
+            timeout(ATTEMPT, Stream::connect(&address)).await.ok().and_then(Result::ok)
+        }
         None => None,
     };
     let Some(to) = to else { return write_frame(&mut from, &Verdict::OutOfReach).await };
-    to.set_nodelay(true)?;
+    to.set_nodelay()?;
     write_frame(&mut from, &Verdict::Through).await?;
     tracing::info!(to = wanted.name, "passes bytes on to a node that another did not reach in time");
     let (from_read, from_write) = from.into_split();

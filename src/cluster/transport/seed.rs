@@ -21,6 +21,7 @@ const RECHECK: Duration = Duration::from_secs(5);
 pub(super) async fn watch(transport: Arc<Transport>, seed: String) {
     let cancel = transport.cancel.clone();
     tokio::select! {
+        biased;
         () = cancel.cancelled() => {}
         () = look(&transport, &seed) => {
             transport.own_seeds.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
@@ -20,6 +19,7 @@ use super::frame::{Class, Inbound, Outbound, frame, read_frame};
 use super::hello::{self, HelloError, Introduction, Refusal};
 use super::link::HELLO_TIMEOUT;
 use super::peer::Peer;
+use super::socket::{Listener, Stream};
 use super::{Receiver, Transport, relay};
 
 /// Connections that have not proved themselves yet.
@@ -32,11 +32,12 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// A process heard within this time, three pings, is there: another one under its name is a mistake.
 const THERE_MS: u64 = 1_500;
 
-pub(super) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
+pub(super) async fn serve(transport: Arc<Transport>, listener: Listener) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let cancel = transport.cancel.clone();
     loop {
         let accepted = tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
@@ -54,6 +55,7 @@ pub(super) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
         let cancel = cancel.clone();
         tokio::spawn(async move {
             tokio::select! {
+                biased;
                 () = cancel.cancelled() => {}
                 () = serve_peer(&transport, stream, address, permit) => {}
             }
@@ -63,11 +65,11 @@ pub(super) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
 
 async fn serve_peer(
     transport: &Arc<Transport>,
-    mut stream: TcpStream,
+    mut stream: Stream,
     address: SocketAddr,
     permit: tokio::sync::OwnedSemaphorePermit,
 ) {
-    let _ = stream.set_nodelay(true);
+    let _ = stream.set_nodelay();
     let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, transport.versions(), |who| {
         admit(transport, who)
     });
@@ -134,10 +136,11 @@ fn admit(transport: &Transport, who: &Introduction) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn serve_frames(transport: &Transport, peer: &Peer, receiver: &Arc<dyn Receiver>, stream: TcpStream) -> io::Result<()> {
+async fn serve_frames(transport: &Transport, peer: &Peer, receiver: &Arc<dyn Receiver>, stream: Stream) -> io::Result<()> {
     let (read, write) = stream.into_split();
     let (answers, queue) = mpsc::channel(ANSWERS_MAX);
     tokio::select! {
+        biased;
         ended = read_frames(transport, peer, receiver, BufReader::with_capacity(64 * 1024, read), answers) => ended,
         ended = write_answers(queue, write) => ended,
     }
