@@ -66,7 +66,7 @@ pub struct Node {
     pub succession: Succession,
     controls: mpsc::Sender<(NodeId, Control)>,
     /// When this node heard of a cluster that may be the one its founder founded; it waits a little for the founder's word.
-    pub heard_of_cluster: Mutex<Option<std::time::Instant>>,
+    pub heard_of_cluster: Mutex<Option<tokio::time::Instant>>,
     /// Promises received, as founder to be.
     pub promises: Mutex<BTreeMap<NodeId, String>>,
     /// Looked at now and then, so that asking costs nothing.
@@ -346,7 +346,9 @@ impl Node {
     pub async fn set_cluster_id(&self, id: &str, founded: bool) -> Result<(), ClusterError> {
         let storage = Arc::clone(&self.storage);
         let stored = id.to_owned();
-        blocking(move || storage.set_cluster_id(&stored, founded)).await.map_err(|error| ClusterError::Raft(error.to_string()))??;
+        blocking(move || storage.set_cluster_id(&stored, founded))
+            .await
+            .map_err(|error| ClusterError::Raft(error.to_string()))??;
         if let Some(transport) = &self.transport {
             transport.set_identity(self.incarnation(), Some(id.to_owned()));
         }
