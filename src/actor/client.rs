@@ -372,7 +372,9 @@ impl Client {
                         return; // handed over again, since the dispatcher heard nothing for a while
                     }
                     let held = self.shared.iter().filter(|(known, _)| known == group).count();
-                    if delivery.qos != QoS::AtMostOnce && held >= self.window {
+                    // Before this client knows that it is registered it does not know its window either, and refuses nothing: the dispatcher
+                    // takes a refusal for a window that is full.
+                    if delivery.qos != QoS::AtMostOnce && self.window > 0 && held >= self.window {
                         shared_subscription::refuse(self.local.node(), group, *seq, self.connection);
                         return;
                     }
