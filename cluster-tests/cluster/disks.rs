@@ -149,7 +149,9 @@ async fn a_full_disk_of_one_node_of_three_costs_nothing_acknowledged_and_the_oth
         assert!(began.elapsed() < FILLS, "{acknowledged} messages and the disk is not full");
     }
     assert_eq!(trio.nodes[2].wait_ended().code(), Some(1));
-    assert!(trio.nodes[2].stderr().contains("No space left on device"), "{}", trio.nodes[2].stderr());
+    // Which write finds out first is a matter of chance; one in the background says less.
+    let said = trio.nodes[2].stderr();
+    assert!(said.contains("No space left on device") || said.contains("is there room on the disk?"), "{said}");
     for _ in 0..10 {
         publisher.publish("held", &payload(acknowledged), QoS::AtLeastOnce).await;
         acknowledged += 1;
