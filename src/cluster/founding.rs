@@ -32,7 +32,7 @@ const TELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a majority waits for the others before it founds without them. One that does not answer yet may hold what these have lost: once they
 /// have founded a cluster of their own it cannot join them with it.
-const COMPLETE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+const COMPLETE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 /// How long a node that may found alone looks whether the others it knows of have a cluster already.
 const ALONE_WAIT: Duration = Duration::from_secs(5);
 /// How long a node that promised itself, and hears of a cluster from others, waits for its founder to say whether it founded it.
