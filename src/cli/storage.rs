@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 
@@ -113,7 +112,7 @@ fn tell_report(report: &Report, out: &mut impl Write) {
 }
 
 fn recover(data: &Path, yes: bool, out: &mut impl Write, err: &mut impl Write) -> u8 {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(0));
+    let now_ms = crate::cluster::clock::wall_ms();
     let recovery = if yes { recover::run(data, now_ms) } else { recover::plan(data, now_ms) };
     match recovery {
         Ok(recovery) => {

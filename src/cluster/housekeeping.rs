@@ -36,7 +36,7 @@ struct Seen {
 
 impl Seen {
     /// What is to be cut now: the last entry, and the bytes up to it.
-    fn to_cut(&mut self, bytes: u64) -> Option<(u64, u64)> {
+    fn next_cut(&mut self, bytes: u64) -> Option<(u64, u64)> {
         if self.cutting.is_none() && bytes - self.cut_bytes >= CUT_BYTES {
             self.cutting = Some((self.applied, self.bytes));
         }
@@ -55,7 +55,7 @@ pub async fn run(node: Arc<Node>) {
             let bytes = group.appended_bytes();
             quiet &= bytes - seen.bytes < QUIET_BYTES;
             if all_here
-                && let Some((through, cut_bytes)) = seen.to_cut(bytes)
+                && let Some((through, cut_bytes)) = seen.next_cut(bytes)
                 && group.cut_log(through).await
             {
                 (seen.cut_bytes, seen.cutting) = (cut_bytes, None);
@@ -106,11 +106,11 @@ mod tests {
     #[test]
     fn what_is_being_cut_does_not_move_with_what_is_applied_meanwhile() {
         let mut seen = Seen { bytes: CUT_BYTES, applied: 100, ..Seen::default() };
-        assert_eq!(seen.to_cut(CUT_BYTES - 1), None, "too little");
-        assert_eq!(seen.to_cut(CUT_BYTES), Some((100, CUT_BYTES)));
+        assert_eq!(seen.next_cut(CUT_BYTES - 1), None, "too little");
+        assert_eq!(seen.next_cut(CUT_BYTES), Some((100, CUT_BYTES)));
         (seen.bytes, seen.applied) = (CUT_BYTES + 10, 101);
-        assert_eq!(seen.to_cut(CUT_BYTES + 20), Some((100, CUT_BYTES)));
+        assert_eq!(seen.next_cut(CUT_BYTES + 20), Some((100, CUT_BYTES)));
         (seen.cut_bytes, seen.cutting) = (CUT_BYTES, None);
-        assert_eq!(seen.to_cut(CUT_BYTES + 30), None);
+        assert_eq!(seen.next_cut(CUT_BYTES + 30), None);
     }
 }
