@@ -310,7 +310,7 @@ async fn a_snapshot_interrupted_at_either_end_begins_anew_and_leaves_nothing() {
         wait::until_async("the node serves", SOON, async || Client::try_connect(trio.mqtt(2), &Options::v5("late")).await.ok())
             .await;
     late.subscribe("retained/#", QoS::AtLeastOnce).await;
-    let mut seen = vec![false; MESSAGES];
+    let mut seen = [false; MESSAGES];
     for _ in 0..MESSAGES {
         let message = late.message().await;
         let number = topics.iter().position(|topic| *topic == *message.topic).expect("a topic");

@@ -189,8 +189,8 @@ async fn clients_of_a_node_that_stops_are_told_and_resume_elsewhere_at_once() {
 
 #[tokio::test]
 async fn a_node_waits_before_it_closes_and_hurries_when_told_again() {
-    let mut config = crate::harness::config::Config::default();
-    config.more = "<shutdown><delay>60</delay><timeout>120</timeout></shutdown>".to_owned();
+    let more = "<shutdown><delay>60</delay><timeout>120</timeout></shutdown>".to_owned();
+    let config = crate::harness::config::Config { more, ..Default::default() };
     let mut node = Node::ready(config);
     let mut client = Client::connect(node.mqtt(), &Options::v5("c")).await;
     node.terminate();
@@ -206,9 +206,9 @@ async fn a_node_waits_before_it_closes_and_hurries_when_told_again() {
 
 #[tokio::test]
 async fn what_is_unfinished_when_the_time_is_over_is_said() {
-    let mut config = crate::harness::config::Config::default();
     // The rate alone would take 20 s; the timeout makes it faster.
-    config.more = "<shutdown><clients-per-second>1</clients-per-second><timeout>6</timeout></shutdown>".to_owned();
+    let more = "<shutdown><clients-per-second>1</clients-per-second><timeout>6</timeout></shutdown>".to_owned();
+    let config = crate::harness::config::Config { more, ..Default::default() };
     let mut node = Node::ready(config);
     let mut clients = Vec::new();
     for number in 0..20 {
