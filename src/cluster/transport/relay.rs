@@ -28,10 +28,10 @@ use super::socket::Stream;
 pub(super) const RELAYED_MAX: usize = 64;
 /// A whole attempt, with two connects in it.
 const ATTEMPT: Duration = Duration::from_millis(1_500);
-/// Silence after which a link looks for another way: two missed pings. Messages first: on the link for consensus a node says what it has applied,
-/// and what is acknowledged by that must not go into a messages link that leads nowhere.
-const SUSPECT_MESSAGES_MS: u64 = 1_000;
-const SUSPECT_CONSENSUS_MS: u64 = 1_300;
+/// Silence after which a link looks for another way: two missed pings for consensus, which repeats what is lost; more for messages, of which
+/// some would be lost that a short cut only delays.
+const SUSPECT_CONSENSUS_MS: u64 = 1_000;
+const SUSPECT_MESSAGES_MS: u64 = 1_500;
 const LOOK: Duration = Duration::from_millis(100);
 /// A peer that answers the long way within this answers pings on a link that works.
 const CONFIRM: Duration = Duration::from_millis(600);
