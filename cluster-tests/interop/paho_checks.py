@@ -226,7 +226,8 @@ def shared():
                 shared.patience -= 1
                 if not shared.patience:
                     fail('shared subscription: only %r' % sorted(got))
-    equal(sorted(got), list(range(30)), 'jobs')
+    # QoS 1: what is in flight while the leadership of the group's shard moves may come to another member as well.
+    equal(sorted(set(got)), list(range(30)), 'jobs')
     for client in members + [publisher]:
         client.nothing()
         client.close()
