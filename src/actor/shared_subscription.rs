@@ -590,7 +590,7 @@ impl Handler<Wake> for SharedSubscription {
                 GroupItem::Refused { seq, member } => {
                     // It may have gone to another meanwhile.
                     if self.dispatcher.holder(seq) == Some(member) {
-                        self.dispatcher.give_back(seq);
+                        self.dispatcher.refuse(seq);
                         self.remote.remove(&seq);
                         self.retry_after(RETRY, ctx);
                     }

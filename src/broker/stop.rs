@@ -116,7 +116,11 @@ impl Broker {
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
-        self.storage.close();
+        // Beside this thread: a disk that hangs must not hold up the end of the time allowed.
+        let storage = std::sync::Arc::clone(&self.storage);
+        if let Err(error) = actix_rt::task::spawn_blocking(move || storage.close()).await {
+            tracing::warn!(%error, "the storage was not closed cleanly");
+        }
     }
 
     async fn in_cluster<F>(&self, allowed: Duration, work: impl FnOnce(crate::cluster::Cluster) -> F)

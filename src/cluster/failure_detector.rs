@@ -26,7 +26,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub async fn run(node: Arc<Node>) {
-    let mut led_since_ms = None;
+    // The term in which this node leads, and since when.
+    let mut led: Option<(u64, u64)> = None;
     let mut before = None;
     let mut declared: BTreeMap<(NodeId, Incarnation), Instant> = BTreeMap::new();
     loop {
@@ -40,12 +41,22 @@ pub async fn run(node: Arc<Node>) {
             before = Some((leader, view.term));
         }
         if !view.leads {
-            led_since_ms = None;
+            led = None;
             continue;
         }
         // Nobody led in between: it had no lease but its own leadership, which is over.
         let predecessor = before.filter(|(_, term)| term + 1 == view.term).map(|(leader, _)| leader);
-        let led_ms = monotonic_ms().saturating_sub(*led_since_ms.get_or_insert_with(monotonic_ms));
+        let since_ms = match led {
+            Some((term, since_ms)) if term == view.term => since_ms,
+            // Another may have led in between, for less than a look.
+            _ => {
+                node.visibility.leases.lead_anew();
+                let now_ms = monotonic_ms();
+                led = Some((view.term, now_ms));
+                now_ms
+            }
+        };
+        let led_ms = monotonic_ms().saturating_sub(since_ms);
         declared.retain(|_, at| at.elapsed() < AGAIN);
         let dead: Vec<MetaCommand> = dead_incarnations(&node, led_ms, predecessor)
             .into_iter()

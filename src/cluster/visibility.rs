@@ -182,7 +182,7 @@ impl Visibility {
             applied.fetch_max(index, Ordering::AcqRel);
         }
         // Not sent: the origin asks.
-        origins.iter().for_each(|origin| self.send(*origin, Progress::Applied { shard, index }));
+        origins.iter().for_each(|origin| self.tell_applied(*origin, Progress::Applied { shard, index }));
     }
 
     /// Whether an incarnation of this node knows all that was acknowledged before it counted.
@@ -209,6 +209,14 @@ impl Visibility {
     fn send(&self, to: NodeId, progress: Progress) {
         if let Some(transport) = &self.transport {
             transport.send_progress(to, progress);
+        }
+    }
+
+    /// Says how far this node is, unless messages to the peer may be lost now: what it acknowledges by that, publishes here must reach. It asks
+    /// again.
+    fn tell_applied(&self, to: NodeId, progress: Progress) {
+        if !self.transport.as_ref().is_some_and(|transport| transport.messages_are_behind(to)) {
+            self.send(to, progress);
         }
     }
 
@@ -342,7 +350,7 @@ pub fn heard(node: &Node, from: NodeId, progress: Progress) {
         Progress::Ask => {
             // In this order: what is acknowledged without the peer is among the positions.
             let counts = visibility.counts_for(from);
-            visibility.send(from, Progress::Positions { counts, applied: positions(node) });
+            visibility.tell_applied(from, Progress::Positions { counts, applied: positions(node) });
         }
         Progress::Positions { counts, applied } => {
             for (shard, index) in (0..).zip(&applied) {

@@ -135,15 +135,27 @@ impl Dispatcher {
         }
     }
 
-    /// A member could not take an entry (its connection was gone, or its window full): it is given out again. Ignored unless the entry
-    /// is in flight; ask `holder` first where the entry may have gone to another member meanwhile.
+    /// A member could not take an entry now, which says nothing of its window (its connection was out of reach, or a queue on the way
+    /// full): it is given out again. Ignored unless the entry is in flight.
     pub fn give_back(&mut self, seq: u64) {
+        self.returned(seq, false);
+    }
+
+    /// A member refused an entry since it has as many as it takes: it is given out again, and the member gets no more than that. Ignored unless
+    /// the entry is in flight; ask `holder` first where it may have gone to another member meanwhile.
+    pub fn refuse(&mut self, seq: u64) {
+        self.returned(seq, true);
+    }
+
+    fn returned(&mut self, seq: u64, is_full: bool) {
         let Some(key) = self.take_back(seq) else { return };
         self.waiting.insert(seq);
         if let Some(member) = self.members.get_mut(&key) {
             member.refused = true;
-            member.finished = 0;
-            member.limit = u32::try_from(member.held.len()).unwrap_or(u32::MAX).clamp(1, member.window.max(1));
+            if is_full {
+                member.finished = 0;
+                member.limit = u32::try_from(member.held.len()).unwrap_or(u32::MAX).clamp(1, member.window.max(1));
+            }
         }
         self.rank(key);
     }

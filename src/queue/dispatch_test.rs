@@ -88,7 +88,7 @@ fn an_entry_given_back_goes_to_another_member_first() {
 fn a_member_that_refused_all_is_tried_with_one_entry_after_a_pause() {
     let mut dispatcher = group(&[(1, 5)], 3);
     dispatch(&mut dispatcher);
-    (1..=3).for_each(|seq| dispatcher.give_back(seq));
+    (1..=3).for_each(|seq| dispatcher.refuse(seq));
     dispatcher.set_members(&members(&[(1, 5)]));
     assert!(dispatch(&mut dispatcher).is_empty());
     dispatcher.retry();
@@ -98,10 +98,20 @@ fn a_member_that_refused_all_is_tried_with_one_entry_after_a_pause() {
 }
 
 #[test]
+fn a_member_that_was_out_of_reach_is_tried_with_all_it_may_have() {
+    let mut dispatcher = group(&[(1, 5)], 3);
+    dispatch(&mut dispatcher);
+    (1..=3).for_each(|seq| dispatcher.give_back(seq));
+    assert!(dispatch(&mut dispatcher).is_empty());
+    dispatcher.retry();
+    assert_eq!(dispatch(&mut dispatcher), [(1, 1), (2, 1), (3, 1)]);
+}
+
+#[test]
 fn a_member_gets_as_much_as_it_kept_and_now_and_then_one_more() {
     let mut dispatcher = group(&[(1, 8)], 1000);
     assert_eq!(dispatch(&mut dispatcher).len(), 8);
-    (3..=8).for_each(|seq| dispatcher.give_back(seq));
+    (3..=8).for_each(|seq| dispatcher.refuse(seq));
     let (mut held, mut tried, mut finished) = (BTreeSet::from([1, 2]), 0, 0);
     while finished < 10 * 2 * u64::from(TRIED_AFTER) {
         dispatcher.done(held.pop_first().unwrap());
@@ -109,7 +119,7 @@ fn a_member_gets_as_much_as_it_kept_and_now_and_then_one_more() {
         held.extend(dispatch(&mut dispatcher).iter().map(|(seq, _)| *seq));
         if held.len() > 2 {
             tried += 1;
-            dispatcher.give_back(held.pop_last().unwrap());
+            dispatcher.refuse(held.pop_last().unwrap());
         }
         assert_eq!(held.len(), 2);
     }

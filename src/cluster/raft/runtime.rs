@@ -1,14 +1,18 @@
-//! The runtime openraft runs on: tokio, with the randomness of `cluster::chance`.
+//! The runtime openraft runs on: tokio, and where nodes may be simulated its randomness is that of `cluster::chance`.
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use openraft::rt::deterministic_rng::DeterministicRng;
 use openraft::{AsyncRuntime, OptionalSend};
 
-use crate::cluster::{blocking::blocking, chance};
+use crate::cluster::blocking::blocking;
+#[cfg(any(test, feature = "sim"))]
+use crate::cluster::chance;
+#[cfg(any(test, feature = "sim"))]
+use futures_util::FutureExt;
+#[cfg(any(test, feature = "sim"))]
+use openraft::rt::deterministic_rng::DeterministicRng;
 
 #[allow(deprecated, reason = "the crate it moved to is no dependency of ours")]
 type Tokio = openraft::impls::TokioRuntime;
@@ -29,7 +33,10 @@ impl AsyncRuntime for Runtime {
     type Instant = <Tokio as AsyncRuntime>::Instant;
     type TimeoutError = <Tokio as AsyncRuntime>::TimeoutError;
     type Timeout<R, T: Future<Output = R> + OptionalSend> = <Tokio as AsyncRuntime>::Timeout<R, T>;
+    #[cfg(any(test, feature = "sim"))]
     type ThreadLocalRng = <DeterministicRng<Tokio> as AsyncRuntime>::ThreadLocalRng;
+    #[cfg(not(any(test, feature = "sim")))]
+    type ThreadLocalRng = <Tokio as AsyncRuntime>::ThreadLocalRng;
     type Mpsc = <Tokio as AsyncRuntime>::Mpsc;
     type Watch = <Tokio as AsyncRuntime>::Watch;
     type Oneshot = <Tokio as AsyncRuntime>::Oneshot;
@@ -63,6 +70,12 @@ impl AsyncRuntime for Runtime {
         Tokio::is_panic(join_error)
     }
 
+    #[cfg(not(any(test, feature = "sim")))]
+    fn thread_rng() -> Self::ThreadLocalRng {
+        Tokio::thread_rng()
+    }
+
+    #[cfg(any(test, feature = "sim"))]
     #[expect(clippy::expect_used, reason = "a future that awaits nothing is ready at its first poll")]
     fn thread_rng() -> Self::ThreadLocalRng {
         let draw = async { DeterministicRng::<Tokio>::thread_rng() };

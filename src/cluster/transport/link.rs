@@ -248,8 +248,9 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
                     }
                 }
                 transport.log_refusal(&peer.name, None, &error);
-                // Also where nothing listens: a firewall may say so, and a peer that has ended is out of reach for the others too.
-                if matches!(error, HelloError::Io(_)) && peer.silent_ms().is_some() {
+                // Also where nothing listens: a firewall may say so, and a peer that has ended is out of reach for the others too. But one that
+                // is just starting answers in a moment, and a node that goes a long way itself passes nothing on.
+                if matches!(error, HelloError::Io(_)) && attempt > 0 && peer.silent_ms().is_some() {
                     next = relay::find(transport, peer, class).await;
                     if next.is_some() {
                         continue;
@@ -288,7 +289,9 @@ async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection
     let (mut read, mut write) = stream.into_split();
     let used = use_connection(transport, peer, class, &mut read, &mut write, &mut queue, relayed).await;
     let (ended, mut next) = used;
-    if relayed && let Some(next) = next.as_mut() {
+    // From a way that works to the direct one.
+    let in_order = relayed && next.as_ref().is_some_and(|next| !next.relayed);
+    if in_order && let Some(next) = next.as_mut() {
         next.queue = Some(link.up(next.relayed));
         // What is on its way arrives before what the other connection brings.
         let _ = timeout(FINISH_MAX, finish(&mut read, &mut write, &mut queue)).await;
@@ -296,7 +299,7 @@ async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection
     } else {
         link.down();
     }
-    if !relayed && next.is_some() {
+    if !in_order && next.is_some() {
         // Nothing that waits in this one may arrive behind what the other brings.
         if let Err(error) = write.discard_unsent() {
             tracing::debug!(%error, "what a silent connection holds may arrive late");
@@ -332,8 +335,10 @@ async fn use_connection(
             ended = &mut writing => return (ended, next),
             () = &mut late, if next.is_some() => return (Ok(()), next),
             connection = &mut better, if next.is_none() => {
+                // What is left for a long way is silent, and waiting for it in vain.
+                let is_silent = connection.relayed;
                 next = Some(connection);
-                if !relayed {
+                if is_silent {
                     return (Ok(()), next);
                 }
                 leave.notify_one();

@@ -43,6 +43,8 @@ use socket::Listener;
 
 /// A peer that is no member is remembered for so long after it was last heard.
 const STRANGER_MS_MAX: u64 = 60_000;
+/// A link that works is heard more often: by pings.
+const QUIET_MS: u64 = 700;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -244,6 +246,14 @@ impl Transport {
                 peer.messages.send(&Outbound::Control(control));
             }
         }
+    }
+
+    /// Whether messages to a peer may lead nowhere although what is said on the link for consensus arrives: the two go different ways, one of
+    /// them through a third node, and on theirs nothing is heard.
+    pub fn messages_are_behind(&self, node: NodeId) -> bool {
+        let long_way = |link: &link::Link| link.is_up() && !link.is_direct();
+        let is_silent = |link: &link::Link| !link.is_up() || link.silent_ms() > QUIET_MS;
+        self.peer(node).is_some_and(|peer| (long_way(&peer.consensus) || long_way(&peer.messages)) && is_silent(&peer.messages))
     }
 
     /// Counts the connects of the message link: what was sent before another count may be lost.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::cluster::control::FEATURES;
 use crate::cluster::node_id;
@@ -102,39 +102,38 @@ async fn dial(transport: &Transport, via: &Peer, peer: &Peer, class: Class) -> R
 
 /// Resolves with a better connection than the one in use: another way where that is silent, or the direct way where that is relayed.
 pub(super) async fn better(transport: &Transport, peer: &Peer, class: Class, relayed: bool) -> Connection {
-    if relayed {
-        return back(transport, peer, class).await;
-    }
     let link = peer.link(class);
     let suspect_ms = match class {
         Class::Consensus => SUSPECT_CONSENSUS_MS,
         Class::Messages | Class::Relay => SUSPECT_MESSAGES_MS,
     };
+    let mut tried_back = Instant::now();
     loop {
         tokio::time::sleep(LOOK).await;
-        if link.silent_ms() < suspect_ms {
-            continue;
-        }
-        if let Some(connection) = find(transport, peer, class).await {
-            // The peer is awake, then: on a link that is only slow it is heard by now.
-            tokio::time::sleep(CONFIRM).await;
-            if link.silent_ms() >= suspect_ms {
-                tracing::info!(peer = peer.name, ?class, "a peer is reached through another node");
-                return connection;
+        let is_silent = || link.silent_ms() >= suspect_ms;
+        if is_silent() {
+            if let Some(connection) = find(transport, peer, class).await {
+                // The peer is awake, then: on a link that is only slow it is heard by now.
+                tokio::time::sleep(CONFIRM).await;
+                if is_silent() {
+                    tracing::info!(peer = peer.name, ?class, "a peer is reached through another node");
+                    return connection;
+                }
             }
+            tokio::time::sleep(AGAIN).await;
         }
-        tokio::time::sleep(AGAIN).await;
+        if relayed && (is_silent() || tried_back.elapsed() >= BACK) {
+            if let Some(direct) = back(transport, peer, class).await {
+                return direct;
+            }
+            tried_back = Instant::now();
+        }
     }
 }
 
-async fn back(transport: &Transport, peer: &Peer, class: Class) -> Connection {
-    loop {
-        tokio::time::sleep(BACK).await;
-        match connect(transport, &peer.address(0).0, class).await {
-            Ok(direct) if direct.1.name == peer.name => return Connection::direct(direct),
-            Ok(_) | Err(_) => {}
-        }
-    }
+async fn back(transport: &Transport, peer: &Peer, class: Class) -> Option<Connection> {
+    let direct = connect(transport, &peer.address(0).0, class).await.ok()?;
+    (direct.1.name == peer.name).then(|| Connection::direct(direct))
 }
 
 /// Passes a peer's bytes on to the node it wants, until either ends the connection or nothing passes for too long.

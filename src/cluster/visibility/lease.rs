@@ -64,6 +64,11 @@ impl Given {
         self.inner.lock().condemned.contains(&(node, incarnation))
     }
 
+    /// This node leads anew: what it declared before and is not applied is void, and others may have given leases meanwhile.
+    pub fn lead_anew(&self) {
+        self.inner.lock().condemned.clear();
+    }
+
     /// Forgets those that are dead by now.
     pub fn retain(&self, is_alive: impl Fn(NodeId, Incarnation) -> bool) {
         self.inner.lock().condemned.retain(|(node, incarnation)| is_alive(*node, *incarnation));
@@ -132,6 +137,9 @@ mod tests {
         assert!(given.condemn(2, 8, true, 9_000), "a process that is gone holds nothing");
         given.retain(|_, incarnation| incarnation != 7);
         assert!(!given.is_condemned(2, 7) && given.is_condemned(2, 8));
+        given.lead_anew();
+        assert!(!given.is_condemned(2, 8), "another leader may have given it a lease");
+        assert!(given.give(2, 8, 9_100));
     }
 
     #[test]
