@@ -111,6 +111,21 @@ impl Trio {
         self.nodes.iter().map(|node| node.mqtt).collect()
     }
 
+    /// The leader of each shard once each has one: between the old one and the new none says that it leads.
+    pub fn wait_leaders(&self) -> Result<HashMap<u16, usize>, Failure> {
+        let began = Instant::now();
+        loop {
+            let leaders = self.leaders();
+            if leaders.len() == usize::from(SHARDS) {
+                return Ok(leaders);
+            }
+            if began.elapsed() > READY_WITHIN {
+                return Err(format!("not every shard has a leader: {leaders:?}").into());
+            }
+            thread::sleep(POLL * 10);
+        }
+    }
+
     /// The node that leads each shard, as the leaders themselves say.
     pub fn leaders(&self) -> HashMap<u16, usize> {
         let mut leaders = HashMap::new();

@@ -120,6 +120,13 @@ impl Client {
         self.flush();
     }
 
+    /// Receives one message, and goes without a word, nothing acknowledged.
+    pub fn glance(mut self, visit: impl FnOnce(&[u8], &[u8])) {
+        let publish = self.next_publish();
+        visit(publish.topic.as_bytes(), &publish.payload);
+        self.out.clear();
+    }
+
     /// Receives and acknowledges until a message says `end`.
     pub fn receive_all(&mut self, mut visit: impl FnMut(&[u8])) {
         loop {
@@ -135,11 +142,6 @@ impl Client {
         self.send(&Packet::Disconnect(Box::new(Disconnect { reason_code: ReasonCode::Success, properties: Default::default() })));
         // To its end: whatever was sent before is handled then.
         while self.stream.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {}
-    }
-
-    /// Acknowledges nothing that was received.
-    pub fn abandon(mut self) {
-        self.out.clear();
     }
 
     fn next_publish(&mut self) -> Publish {

@@ -116,8 +116,15 @@ impl SimNode {
         rng: &mut StdRng,
         now_ms: u64,
     ) -> Result<(), String> {
+        let chance = rng.random::<u64>();
         let system = actix_rt::System::with_tokio_rt(|| {
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            // Without the flag (.cargo/config.toml) the order of wake-ups is tokio's, and two runs of a seed differ.
+            #[cfg(tokio_unstable)]
+            builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&chance.to_le_bytes()));
+            #[cfg(not(tokio_unstable))]
+            let _ = chance;
+            builder.enable_time().start_paused(true).build().expect("a runtime")
         });
         let arbiter = actix_rt::System::current().arbiter().clone();
         let origin = system.block_on(async { Instant::now() });

@@ -4,7 +4,7 @@ use super::*;
 const SEEDS: std::ops::Range<u64> = 1..4;
 
 #[test]
-#[ignore = "holds most of the time only: some order of wake-ups is not drawn from the seed yet (docs/reliability.md)"]
+#[cfg_attr(not(tokio_unstable), ignore = "needs tokio's seeded chance: --cfg tokio_unstable, as .cargo/config.toml has it")]
 fn a_seed_gives_the_same_run_twice() {
     let options = Options { chaos_ms: 20_000, aloud: std::env::var_os("SIM_ALOUD").is_some(), ..Options::default() };
     let runs = [run(1, &options), run(1, &options)];
@@ -31,7 +31,7 @@ fn nothing_acknowledged_is_lost_under_faults() {
 
 /// Each with seeds that find it soon; that the same seeds are clean without it, the other tests show.
 #[test]
-#[ignore = "not reproducible yet: runs of one seed differ after a while, so a fixed seed finds a planted fault only sometimes"]
+#[cfg_attr(not(tokio_unstable), ignore = "needs tokio's seeded chance: --cfg tokio_unstable, as .cargo/config.toml has it")]
 fn every_planted_fault_is_found() {
     let planted = [
         (Plant::TakePositionNotChecked, 1..2),
@@ -40,10 +40,14 @@ fn every_planted_fault_is_found() {
         (Plant::WillStaysDue, 2..3),
         (Plant::PubackBeforeStored, 2..6),
     ];
+    let mut missed = Vec::new();
     for (plant, seeds) in planted {
         let options = Options { chaos_ms: 45_000, plant: Some(plant), ..Options::default() };
         let found = seeds.clone().find_map(|seed| run(seed, &options).failure);
         eprintln!("{plant:?}: {found:?}");
-        assert!(found.is_some(), "{plant:?} is not found with seeds {seeds:?}");
+        if found.is_none() {
+            missed.push((plant, seeds));
+        }
     }
+    assert!(missed.is_empty(), "not found, with these seeds: {missed:?}");
 }

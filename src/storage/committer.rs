@@ -1,7 +1,7 @@
 //! The one thread that writes the Raft logs of all groups.
 //!
 //! Groups put what they want to write on one list. The committer takes all there is, writes it as one batch, flushes once, and then tells
-//! everybody in order; meanwhile the list fills again. Later operations on a key replace earlier ones within the batch, for the engine
+//! everybody in order; meanwhile the list fills again, and for longer where the processor is short (`pacing`). Later operations on a key replace earlier ones within the batch, for the engine
 //! leaves open which of two writes of a key in one batch wins.
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ use super::StorageError;
 use super::flushed_mark::FlushedMark;
 use super::log::Flushed;
 use super::log_index::LogIndex;
+use super::pacing::Pacing;
 use super::record::seal;
 use super::stats::Health;
 
@@ -97,7 +98,16 @@ pub(super) struct LogEngine {
 #[derive(Default)]
 struct Pending {
     changes: Vec<(Arc<Group>, Change)>,
+    /// When the first of them came.
+    since: Option<Instant>,
     stopped: bool,
+}
+
+/// What there is to write.
+struct Taken {
+    changes: Vec<(Arc<Group>, Change)>,
+    /// How long the first lay there, where the committer was asleep.
+    late: Option<Duration>,
 }
 
 /// Shared by the committer and all handles.
@@ -133,6 +143,9 @@ impl Shared {
         if pending.stopped {
             return Err(closed());
         }
+        if pending.changes.is_empty() {
+            pending.since = Some(Instant::now());
+        }
         pending.changes.push((group.clone(), change));
         self.wake.notify_one();
         Ok(())
@@ -149,19 +162,22 @@ impl Shared {
     }
 
     /// All there is; waits for something, `None` if for longer than `patience`. Nothing: stopped.
-    fn take(&self, patience: Option<Duration>) -> Option<Vec<(Arc<Group>, Change)>> {
+    fn take(&self, patience: Option<Duration>) -> Option<Taken> {
         let until = patience.map(|patience| Instant::now() + patience);
         let mut pending = self.pending.lock();
+        let mut slept = false;
         while pending.changes.is_empty() && !pending.stopped {
             match until {
                 None => self.wake.wait(&mut pending),
-                Some(until) if self.wake.wait_until(&mut pending, until).timed_out() => {
-                    return (!pending.changes.is_empty()).then(|| std::mem::take(&mut pending.changes));
+                Some(until) if self.wake.wait_until(&mut pending, until).timed_out() && pending.changes.is_empty() => {
+                    return None;
                 }
                 Some(_) => {}
             }
+            slept = true;
         }
-        Some(std::mem::take(&mut pending.changes))
+        let since = pending.since.take().filter(|_| slept);
+        Some(Taken { changes: std::mem::take(&mut pending.changes), late: since.map(|since| since.elapsed()) })
     }
 }
 
@@ -172,8 +188,16 @@ pub(super) fn closed() -> StorageError {
 /// Body of the thread. Ends when stopped and nothing is pending, and closes the database; returns the number of the last batch.
 pub(super) fn run(shared: &Shared, mut batch_number: u64, mut mark: FlushedMark) -> u64 {
     let _close = CloseOnExit(shared);
+    let mut pacing = Pacing::default();
+    let mut began = Instant::now();
     loop {
-        let Some(changes) = shared.take(mark.sync_due_in()) else {
+        let pause = pacing.interval().saturating_sub(began.elapsed());
+        if !pause.is_zero() {
+            let asleep = Instant::now();
+            std::thread::sleep(pause);
+            pacing.woken_late(asleep.elapsed().saturating_sub(pause));
+        }
+        let Some(Taken { changes, late }) = shared.take(mark.sync_due_in()) else {
             if let Err(error) = mark.sync() {
                 shared.health.poison(&error);
                 return batch_number;
@@ -183,6 +207,8 @@ pub(super) fn run(shared: &Shared, mut batch_number: u64, mut mark: FlushedMark)
         if changes.is_empty() {
             return batch_number;
         }
+        late.into_iter().for_each(|late| pacing.woken_late(late));
+        began = Instant::now();
         let result = shared.engine().and_then(|engine| write(shared, &engine, &changes, &mut batch_number, &mut mark));
         if let Err(error) = &result {
             shared.health.poison(error);
@@ -204,7 +230,7 @@ impl Drop for CloseOnExit<'_> {
             shared.health.poison(&StorageError::Engine("the thread that writes the logs panicked".into()));
         }
         shared.stop();
-        for (group, change) in shared.take(None).unwrap_or_default() {
+        for (group, change) in shared.take(None).map(|taken| taken.changes).unwrap_or_default() {
             finish(&group, change, Err(closed()), shared.tail_bytes_max);
         }
         shared.engine.write().take();

@@ -54,8 +54,9 @@ impl StorageError {
             Error::Io(source) | Error::Storage(LsmError::Io(source)) => Self::io(dir, source),
             Error::Locked => Self::Locked { path: dir.to_owned(), lock: dir.join("lock"), pid: "unknown".into() },
             Error::Poisoned => Self::Poisoned(format!(
-                "{}: {doing}: an earlier write failed in the background (is there room on the disk?)",
-                dir.display()
+                "{}: {doing}: an earlier write failed in the background (is there room on the disk? {})",
+                dir.display(),
+                free(dir)
             )),
             Error::Storage(what) => Self::damaged(dir, doing, what.to_string()),
             Error::JournalRecovery(what) => Self::damaged(dir, doing, what.to_string()),
@@ -64,5 +65,13 @@ impl StorageError {
             }
             other => Self::Engine(format!("{}: {doing}: {other:?}", dir.display())),
         }
+    }
+}
+
+/// The room there is where the directory lies, for the engine does not say why it failed.
+fn free(dir: &Path) -> String {
+    match rustix::fs::statvfs(dir) {
+        Ok(found) => format!("{} KiB are free", found.f_bavail.saturating_mul(found.f_frsize) / 1024),
+        Err(error) => error.to_string(),
     }
 }

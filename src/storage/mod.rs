@@ -59,6 +59,7 @@ pub mod log;
 mod log_index;
 mod long_key;
 mod memory;
+mod pacing;
 mod record;
 pub mod recover;
 pub mod state;
