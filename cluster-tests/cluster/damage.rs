@@ -12,7 +12,7 @@ use troupemq::storage::{Mode, Storage};
 use super::disks::payload;
 use super::upgrade::{storage, votes_again};
 use crate::harness::client::{Client, Options};
-use crate::harness::config::SHARDS;
+use crate::harness::config::{Config, SHARDS};
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::trio::Trio;
