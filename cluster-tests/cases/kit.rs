@@ -132,6 +132,7 @@ pub fn wait_metric(node: &Node, name: &str, what: impl Fn(f64) -> bool) {
     panic!("{name} stays at {last}");
 }
 
+pub const BYTES_READ: &str = "com_hivemq_networking_bytes_read_total";
 pub const CONNECTIONS: &str = "com_hivemq_networking_connections_current";
 pub const SESSIONS: &str = "com_hivemq_sessions_overall_current";
 pub const SUBSCRIPTIONS: &str = "com_hivemq_subscriptions_overall_current";

@@ -49,7 +49,13 @@ use Where::{None as NotHere, Tests};
 
 const ROWS: &[(u16, Where)] = &[
     (2, Tests(&["faults::rows::a_queue_is_had_from_the_others_while_the_node_that_served_it_is_down"])),
-    (7, NotHere("lost unsynced writes are simulated; on real files they are part of the tests of storage")),
+    (
+        7,
+        Tests(&[
+            "cluster::power::when_the_power_of_all_nodes_fails_at_once_all_that_was_acknowledged_is_there",
+            "cluster::power::what_two_nodes_acknowledged_is_on_the_disk_of_the_one_whose_power_fails",
+        ]),
+    ),
     (8, Tests(&["cluster::damage::a_damaged_node_says_so_does_not_vote_on_it_and_is_filled_again_by_its_peers"])),
     (9, Tests(&["faults::rows::two_or_three_nodes_that_restart_together_come_back_with_what_they_had"])),
     (11, Tests(&["cluster::numbered::qos_1_publishes_acknowledged_while_nodes_are_killed_all_arrive"])),

@@ -12,9 +12,9 @@ use troupemq::storage::{Mode, Storage};
 use super::disks::payload;
 use super::upgrade::{storage, votes_again};
 use crate::harness::client::{Client, Options};
-use crate::harness::config::SHARDS;
+use crate::harness::config::{Config, SHARDS};
 use crate::harness::node::Node;
-use crate::harness::permit::Weight;
+use crate::harness::permit::{Weight, acquire};
 use crate::harness::trio::Trio;
 use crate::harness::{SOON, wait};
 
@@ -272,4 +272,26 @@ fn records(data: &Path, name: &str) -> Vec<(u16, Vec<u8>, Vec<u8>)> {
             .unwrap();
     }
     records
+}
+
+/// Nobody could fill it again.
+#[tokio::test]
+async fn a_cluster_of_one_gives_up_its_data_only_when_told_so_and_begins_anew_then() {
+    let _permit = acquire(Weight::Node);
+    let mut node = Node::ready(Config::default());
+    let holder = Options::v5("holder").persistent();
+    Client::connect(node.mqtt(), &holder).await.disconnect().await;
+    assert!(node.stop().success());
+    let refused = storage(&["recover", "--yes"], &node);
+    assert!(refused.code == Some(1) && refused.stderr.contains("--lose-all"), "{refused:?}");
+    node.start();
+    let client = Client::connect(node.mqtt(), &holder).await;
+    assert!(client.session_present(), "nothing was done");
+    client.disconnect().await;
+    assert!(node.stop().success());
+    let given_up = storage(&["recover", "--yes", "--lose-all"], &node);
+    assert_eq!(given_up.code, Some(0), "{given_up:?}");
+    node.start();
+    assert!(!Client::connect(node.mqtt(), &holder).await.session_present());
+    node.kill();
 }

@@ -18,17 +18,17 @@ use crate::harness::permit::{Weight, acquire};
 use crate::harness::trio::Trio;
 use crate::harness::{SOON, program, repository, script, wait};
 
-const MIB: usize = 1024 * 1024;
-const TOOL: Duration = Duration::from_secs(60);
+pub(super) const MIB: usize = 1024 * 1024;
+pub(super) const TOOL: Duration = Duration::from_secs(60);
 /// A disk fills up, and the node ends, within this.
 const FILLS: Duration = Duration::from_secs(120);
 
 /// A mounted file system; unmounted when dropped.
-struct Mount(PathBuf);
+pub(super) struct Mount(PathBuf);
 
 /// Leaves a line for the summary of `make test`, as the fault tests do: what a passing test prints nobody sees.
-fn leave_out(reason: &str) {
-    let test = std::thread::current().name().map_or_else(|| "cluster::disks".to_owned(), |name| name.replace("::", "."));
+pub(super) fn leave_out(reason: &str) {
+    let test = std::thread::current().name().map_or_else(|| "cluster.disks".to_owned(), |name| name.replace("::", "."));
     let folder = repository().join("target/faults");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{test}.skipped")), format!("{test}: {reason}\n")).unwrap();
@@ -37,7 +37,7 @@ fn leave_out(reason: &str) {
 
 impl Mount {
     /// `None`, with the reason printed, where mounting is not permitted.
-    fn new(arguments: &[&str], at: &Path) -> Option<Self> {
+    pub(super) fn new(arguments: &[&str], at: &Path) -> Option<Self> {
         fs::create_dir_all(at).unwrap();
         if !rustix::process::geteuid().is_root() {
             leave_out("mounting a file system needs root");

@@ -15,6 +15,7 @@ mod node_loss;
 mod numbered;
 mod partition;
 mod pause;
+mod power;
 mod redelivery;
 mod restart;
 mod retained;

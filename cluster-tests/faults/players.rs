@@ -21,6 +21,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Unacknowledged at a time; the broker's Receive Maximum is 10.
 const WINDOW: usize = 8;
 
+/// A connection that was taken over is asked so often, and for so long, whether it is served.
+const ASKS: Duration = Duration::from_millis(250);
+const ASKED_FOR: Duration = Duration::from_secs(5);
+
 /// One client id and its side of the session.
 pub struct Player {
     pub id: String,
@@ -124,10 +128,19 @@ impl Player {
         let Some((mut old, pen)) = self.client.take() else { return };
         self.session = std::mem::take(&mut old.session);
         self.client().await;
-        _ = old.send(&Packet::Pingreq).await;
         // Whatever comes is in the history; nothing of it is answered.
-        let until = Instant::now() + Duration::from_millis(300);
-        while old.next_packet(until.saturating_duration_since(Instant::now())).await.is_ok() {}
+        let enough = Instant::now() + ASKED_FOR;
+        while Instant::now() < enough && old.send(&Packet::Pingreq).await.is_ok() {
+            let next = Instant::now() + ASKS;
+            let end = loop {
+                if let Err(end) = old.next_packet(next.saturating_duration_since(Instant::now())).await {
+                    break end;
+                }
+            };
+            if end != Gone::Timeout {
+                break;
+            }
+        }
         pen.dropped();
     }
 

@@ -111,14 +111,18 @@ async fn withdraw_of_others(node: &Node, cluster: &Cluster, absent: &mut BTreeMa
         }
         for shard in shards().filter(|shard| cluster.leads(*shard)) {
             if cluster.read(shard, |state| !of(state, *id).is_empty()) == Some(true) {
-                tracing::warn!(node = id, shard = shard.0, "a node that left declares shared subscriptions no more");
+                tracing::warn!(
+                    node = format!("{id:016x}"),
+                    shard = shard.0,
+                    "a node that left declares shared subscriptions no more"
+                );
                 let _ = submit(node, cluster, shard, *id, Vec::new()).await;
             }
         }
     }
 }
 
-/// Says once for each shared subscription that other nodes declare and this one does not: their files differ.
+/// Says once, of all together, that other nodes declare shared subscriptions that this one does not: their files differ.
 fn tell_differences(node: &Node, cluster: &Cluster, told: &mut BTreeSet<GroupId>) {
     let mut elsewhere = BTreeMap::new();
     for shard in (0..cluster.shards()).map(ShardId) {
@@ -133,16 +137,16 @@ fn tell_differences(node: &Node, cluster: &Cluster, told: &mut BTreeSet<GroupId>
         return;
     }
     let names: BTreeMap<NodeId, String> = cluster.status().members.into_iter().map(|member| (member.0, member.1)).collect();
-    for (group, nodes) in elsewhere {
-        if told.insert(group.clone()) {
-            let nodes: Vec<&str> = nodes.iter().map(|id| names.get(id).map_or("a node that left", String::as_str)).collect();
-            tracing::warn!(
-                subscription = %group.full(),
-                declared_by = nodes.join(", "),
-                node = node.id(),
-                "a shared subscription is declared by other nodes and not in the declared-shared-subscriptions.xml of this one; it \
-                 holds for the whole cluster"
-            );
-        }
-    }
+    let new: Vec<_> = elsewhere.into_iter().filter(|(group, _)| told.insert(group.clone())).collect();
+    let Some((first, _)) = new.first() else { return };
+    let declaring: BTreeSet<&str> =
+        new.iter().flat_map(|(_, nodes)| nodes).map(|id| names.get(id).map_or("a node that left", String::as_str)).collect();
+    tracing::warn!(
+        subscriptions = new.len(),
+        first = %first.full(),
+        declared_by = declaring.into_iter().collect::<Vec<_>>().join(", "),
+        node = node.id(),
+        "shared subscriptions are declared by other nodes and not in the declared-shared-subscriptions.xml of this one; they hold for \
+         the whole cluster"
+    );
 }

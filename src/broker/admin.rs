@@ -14,7 +14,7 @@ use crate::actor::clock::wall_ms;
 use crate::actor::parting::{self, Whom};
 use crate::admin::report::{GroupReport, MemberReport, StatusReport, Waiting};
 use crate::admin::{Handler, Outcome, Progress};
-use crate::cluster::{Cluster, MemberStatus, RemoveError, node_id};
+use crate::cluster::{Cluster, Loss, MemberStatus, RemoveError, node_id};
 use crate::edge::HealthSource;
 
 use super::POLL;
@@ -62,7 +62,11 @@ impl Handler for NodeAdmin {
             let known = members.iter().find(|member| member.id == id);
             known.map_or_else(|| format!("{id:016x}"), |member| member.name.clone())
         };
-        let names = |ids: &[u64]| ids.iter().copied().map(name).collect();
+        let names = |ids: &[u64]| {
+            let mut names: Vec<String> = ids.iter().copied().map(name).collect();
+            names.sort_unstable();
+            names
+        };
         StatusReport {
             node: status.node_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -73,7 +77,11 @@ impl Handler for NodeAdmin {
                 since_ms,
                 for_ms: wall_ms().saturating_sub(since_ms),
             }),
-            members: members.iter().map(|member| self.member(member)).collect(),
+            members: {
+                let mut reports: Vec<MemberReport> = members.iter().map(|member| self.member(member)).collect();
+                reports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+                reports
+            },
             groups: status
                 .groups
                 .iter()
@@ -153,15 +161,47 @@ impl Handler for NodeAdmin {
     }
 
     fn accept_loss(&self) -> Outcome {
-        let (groups, led) = self.cluster.accept_loss();
-        if groups.is_empty() && !led.is_empty() {
-            return Err(format!("refused: groups {} have a leader in reach, which fills this node", led.join(", ")));
-        }
-        if groups.is_empty() {
-            return Ok("nothing to do: this node has its votes in all groups".to_owned());
-        }
-        Ok(format!("this node votes from now on as it is, in groups {}", groups.join(", ")))
+        told_of_loss(&self.cluster.accept_loss(), || self.cluster.in_reach())
     }
+}
+
+/// What an operator is told of data given up, and what to do where that alone is no way on.
+fn told_of_loss(loss: &Loss, in_reach: impl FnOnce() -> String) -> Outcome {
+    let groups = |names: &[String]| counted(names.len(), "group", &names.join(", "));
+    let Loss { accepted, led, waiting, hopeless } = loss;
+    if !accepted.is_empty() {
+        let mut said = format!("this node votes from now on as it is, in {}", groups(accepted));
+        if !hopeless.is_empty() {
+            said += &format!("; who votes in {} nobody in reach can tell", groups(hopeless));
+        }
+        return Ok(said);
+    }
+    if !hopeless.is_empty() {
+        return Err(format!(
+            "nothing was done: neither this node nor one in reach knows who votes in {}, so nothing can go on from here. (A node that started a \
+             moment ago may not have heard yet: ask again.) Start a node that still has its data. What `storage recover` set aside counts as such: \
+             stop the node and move all in the folder set-aside-.. of its data directory back. Where no node has any, stop all, give each \
+             `troupemq storage recover --lose-all --yes`, and start them together: they found a new, empty cluster.",
+            groups(hopeless)
+        ));
+    }
+    if !led.is_empty() {
+        return Err(format!("refused: {} with a leader in reach, which fills this node", groups(led)));
+    }
+    if !waiting.is_empty() {
+        return Err(format!(
+            "there is nothing to give up here: this node has its votes in all groups; no leader in reach of {}: {}. A node whose `status` says \
+             that it came without data may give up what only lost disks held",
+            groups(waiting),
+            in_reach()
+        ));
+    }
+    Ok("nothing to do: this node has its votes in all groups".to_owned())
+}
+
+/// `group meta`, or `groups meta, 0`: one thing, or several.
+fn counted(count: usize, what: &str, text: &str) -> String {
+    format!("{what}{} {text}", if count == 1 { "" } else { "s" })
 }
 
 /// Between looks at how many clients are left.
@@ -212,7 +252,7 @@ impl NodeAdmin {
             } else if heard.elapsed() >= ALONE_MAX {
                 return Err(format!("{ALONE} It goes on draining; `cluster undrain` ends that."));
             }
-            told(format!("{clients} clients left, leads {} groups", self.cluster.led().len()));
+            told(format!("clients left: {clients}, groups led: {}", self.cluster.led().len()));
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 () = &mut handed_over, if leads => leads = false,
@@ -245,6 +285,30 @@ impl NodeAdmin {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_gives_up_data_is_told_what_comes_of_it_or_what_to_do() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let loss = |accepted: &[&str], led: &[&str], waiting: &[&str], hopeless: &[&str]| Loss {
+            accepted: names(accepted),
+            led: names(led),
+            waiting: names(waiting),
+            hopeless: names(hopeless),
+        };
+        for (loss, done, expected) in [
+            (loss(&[], &[], &[], &[]), true, "nothing to do"),
+            (loss(&["meta", "0"], &["1"], &["2"], &[]), true, "as it is, in groups meta, 0"),
+            (loss(&["meta"], &[], &[], &["0"]), true, "who votes in group 0 nobody"),
+            (loss(&[], &["1"], &[], &["meta"]), false, "--lose-all"),
+            (loss(&[], &["1"], &["2"], &[]), false, "refused: group 1"),
+            (loss(&[], &[], &["2"], &[]), false, "of group 2: 1 of 3"),
+        ] {
+            let said = told_of_loss(&loss, || "1 of 3".to_owned());
+            assert_eq!(said.is_ok(), done, "{loss:?}: {said:?}");
+            let (Ok(text) | Err(text)) = said;
+            assert!(text.contains(expected), "{loss:?}: {text}");
+        }
+    }
 
     #[test]
     fn a_drain_that_cannot_end_or_leaves_nobody_to_serve_is_refused() {

@@ -38,6 +38,9 @@ pub enum ClusterCommand {
     /// For work on the node or its machine. It is not ready, refuses CONNECT (0x88, or 0x9C where a server reference is set for that), and
     /// its clients are asked to leave at shutdown/clients-per-second; it goes on replicating and voting. Waits until that is done. Ends with
     /// `undrain` or a restart.
+    #[command(
+        after_long_help = "Examples:\n  troupemq cluster drain --data /var/lib/troupemq\n\nExit status: 0 drained, 1 refused, or it cannot come to its end (the reason is told)."
+    )]
     Drain,
     /// End a drain: the node takes clients and leads again
     Undrain,
@@ -51,11 +54,17 @@ pub enum ClusterCommand {
     /// Its clients are closed as in a restart, it hands leadership over, and it counts for no majority any more. Refused where those who stay
     /// would have no majority. A node that is only stopped stays a member: this is not for a restart. Its data directory is of no use
     /// afterwards; to join anew, start it with an empty one.
+    #[command(
+        after_long_help = "Examples:\n  troupemq cluster leave --data /var/lib/troupemq\n\nExit status: 0 it left and ends, 1 refused or not finished: give it again."
+    )]
     Leave,
     /// Take a dead member out of the cluster, by name
     ///
     /// For a node that will not come back under its name: until then it counts for majorities. Refused while the node is alive. A node with a new,
     /// empty disk need not be forgotten: it joins again under its name.
+    #[command(
+        after_long_help = "Examples:\n  troupemq cluster forget node3\n\nExit status: 0 it is no member any more, 1 there is no such member, it is alive, or not finished: give it again."
+    )]
     Forget {
         /// The name of the member, as `status` shows it
         #[arg(value_name = "NODE")]
@@ -66,6 +75,9 @@ pub enum ClusterCommand {
     /// To be told to nodes that lost their data, when `status` shows that they wait for a leader and the nodes that had one are lost for good. A
     /// node that comes back without data has no vote until the others have filled it again; where too many lost their data that never happens by
     /// itself. With this, it votes as it is: messages, sessions and subscriptions that were acknowledged and are on no disk any more are lost.
+    #[command(
+        after_long_help = "Examples:\n  troupemq cluster accept-loss --yes --data /var/lib/troupemq\n\nExit status: 0 done, or nothing to do, 1 nothing was given up, and the cluster does not go on: what to do is told."
+    )]
     AcceptLoss {
         /// Without it nothing is done
         #[arg(long, required = true)]
@@ -75,6 +87,9 @@ pub enum ClusterCommand {
     ///
     /// Without options, all groups that this node leads. The cluster leaves the leadership where it was put for ten minutes; then it
     /// spreads it again.
+    #[command(
+        after_long_help = "Examples:\n  troupemq cluster transfer-leadership\n  troupemq cluster transfer-leadership --to node2 --group meta\n\nExit status: 0 other nodes lead (or there was nothing to hand over), 1 not done: the reason is told."
+    )]
     TransferLeadership {
         /// The node that is to lead; without it the voter that is the least behind
         #[arg(long, value_name = "NODE")]

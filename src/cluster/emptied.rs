@@ -36,6 +36,11 @@ impl Words {
         self.of.entry(peer).or_default();
     }
 
+    /// Whether some peer has told who votes, or is of a release that tells nothing.
+    pub fn is_any(&self) -> bool {
+        !self.of.is_empty()
+    }
+
     /// Whether `own`, which came without data, may take something from this leader.
     pub fn may_follow(&self, own: NodeId, leader: NodeId, term: u64) -> bool {
         let Some(word) = self.of.get(&leader) else { return false };

@@ -19,7 +19,7 @@ use super::control::{Control, FEATURES};
 use super::drain;
 use super::group::{Group, group_name};
 use super::leaving::{self, LeaveError};
-use super::node::Node;
+use super::node::{Node, members};
 use super::placement::VOTERS_MAX;
 use super::removal::{self, RemoveError};
 use super::shard::Shard;
@@ -77,6 +77,19 @@ pub struct MemberStatus {
     pub draining: bool,
     /// Version of its program, and of the protocols it speaks (lowest, highest), where it said so.
     pub version: Option<(String, (u16, u16))>,
+}
+
+/// What comes of it, group by group, when an operator gives up what only lost disks held: see `Cluster::accept_loss`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// This replica votes as it is.
+    pub accepted: Vec<String>,
+    /// A leader in reach fills this replica: nothing is given up.
+    pub led: Vec<String>,
+    /// This replica has its vote, and there is no leader in reach.
+    pub waiting: Vec<String>,
+    /// Nobody in reach knows who votes: nothing can go on.
+    pub hopeless: Vec<String>,
 }
 
 /// State of the cluster as this node sees it.
@@ -395,15 +408,31 @@ impl Cluster {
         transfer::transfer(&self.inner.node, to, group, told).await
     }
 
-    /// Replicas of this node that came without data vote as they are: what only lost disks held is given up. Returns the groups concerned, and those
-    /// without a vote in which nothing is given up: a leader is in reach, which fills this replica.
-    pub fn accept_loss(&self) -> (Vec<String>, Vec<String>) {
+    /// Replicas of this node that came without data vote as they are: what only lost disks held is given up.
+    pub fn accept_loss(&self) -> Loss {
         let node = &self.inner.node;
-        let voteless = node.groups.iter().filter(|group| !group.may_vote());
-        let (led, lost): (Vec<_>, Vec<_>) = voteless.partition(|group| group.view().reachable);
-        node.operator.loss_accepted.lock().extend(lost.iter().map(|group| group.index));
-        let names = |groups: Vec<&Arc<Group>>| groups.into_iter().map(|group| group_name(group.index)).collect();
-        (names(lost), names(led))
+        let mut loss = Loss::default();
+        for group in &node.groups {
+            let votes = group.may_vote();
+            let knows_voters = !members(&group.metrics()).is_empty();
+            let kind = match (votes, group.view().reachable) {
+                (true, true) => continue,
+                (false, true) => &mut loss.led,
+                (true, false) if knows_voters => &mut loss.waiting,
+                (false, false) if knows_voters || group.words().is_any() => {
+                    node.operator.loss_accepted.lock().insert(group.index);
+                    &mut loss.accepted
+                }
+                (_, false) => &mut loss.hopeless,
+            };
+            kind.push(group_name(group.index));
+        }
+        loss
+    }
+
+    /// Which voters this node can talk to, in words.
+    pub fn in_reach(&self) -> String {
+        removal::in_reach(&self.inner.node)
     }
 
     /// What an operator should know of: settings that differ between nodes.
@@ -494,6 +523,11 @@ impl Cluster {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn storage(&self) -> &Storage {
+        &self.inner.node.storage
     }
 
     #[cfg(test)]

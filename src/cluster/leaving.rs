@@ -138,7 +138,7 @@ async fn depart(node: &Arc<Node>, told: &impl Fn(String)) -> Result<(), LeaveErr
     while Instant::now() < until {
         match helper(node)? {
             Some((peer, name)) => {
-                told(format!("has {name} remove it from all groups"));
+                told(format!("is being removed from all groups by {name}"));
                 last = format!("{name} has not finished");
                 if let Some(transport) = &node.transport {
                     transport.send_control(peer, Control::Forget { node: node.id });

@@ -18,6 +18,9 @@
 //! 2. Then the leader says so (`Control::Counted`, with the index of that membership). The replica may vote when it has applied that entry:
 //!    it holds all that its forgotten self ever helped to commit. It counts when it is made a voter again, as any learner.
 //!
+//! Which groups have their vote again is written down as well (`Storage::votes_in`): a restart of all while one group still waits for a node takes
+//! nothing back in the others.
+//!
 //! The same goes for a replica that promised itself to a founder before it heard of its cluster: the promise counts only in a cluster that the
 //! founder says it founded itself (`Control::Founded`).
 //!
@@ -85,6 +88,7 @@ pub async fn keep_member(node: Arc<Node>) {
         }
         ask_to_join(&node);
         allow_votes(&node).await;
+        note_others(&node).await;
         finish_changes(&node);
         if !node.is_established() && node.meta_group().view().reachable {
             let member = Member {
@@ -283,13 +287,45 @@ async fn allow_votes(node: &Node) {
             group.set_may_vote(true);
         }
     }
-    if node.storage.is_voteless() && node.groups.iter().all(|group| group.may_vote()) {
-        let storage = Arc::clone(&node.storage);
-        match blocking(move || storage.set_voteless(false)).await {
-            Ok(Ok(())) => tracing::info!("this node has its votes: it holds what it had lost, or never had"),
-            Ok(Err(error)) => tracing::error!(%error, "it cannot be stored that this node votes"),
-            Err(error) => tracing::error!(%error, "it cannot be stored that this node votes"),
+    if !node.storage.is_voteless() {
+        return;
+    }
+    let voting: Vec<u16> = node.groups.iter().filter(|group| group.may_vote()).map(|group| group.index).collect();
+    let all = voting.len() == node.groups.len();
+    if !all && voting.iter().all(|group| node.storage.votes_in(*group)) {
+        return;
+    }
+    let storage = Arc::clone(&node.storage);
+    match blocking(move || if all { storage.set_voteless(false) } else { storage.set_voting(voting) }).await {
+        Ok(Ok(())) if !all => {}
+        Ok(Ok(())) if node.operator.loss_accepted.lock().is_empty() => {
+            tracing::info!("this node has its votes: it holds what it had lost, or never had");
         }
+        Ok(Ok(())) => {
+            tracing::warn!("this node votes in all groups: what only lost disks held is given up, as an operator wants")
+        }
+        Ok(Err(error)) => tracing::error!(%error, "it cannot be stored that this node votes"),
+        Err(error) => tracing::error!(%error, "it cannot be stored that this node votes"),
+    }
+}
+
+/// Writes down who the other members are, for whoever is to say what becomes of this node's data while it is stopped.
+async fn note_others(node: &Node) {
+    let mut members = node.raft_members();
+    if members.remove(&node.id).is_none() {
+        // It knows of none yet, or is to be one.
+        return;
+    }
+    let mut others: Vec<String> = members.into_values().map(|member| member.name).collect();
+    others.sort_unstable();
+    if node.storage.others().as_ref() == Some(&others) {
+        return;
+    }
+    let storage = Arc::clone(&node.storage);
+    match blocking(move || storage.set_others(others)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the members cannot be stored"),
+        Err(error) => tracing::error!(%error, "the members cannot be stored"),
     }
 }
 
@@ -378,11 +414,11 @@ fn finish_changes(node: &Node) {
         let Some(change) = group.begin_change() else { continue };
         let group = Arc::clone(group);
         tokio::spawn(async move {
-            tracing::info!(group = group.index, "finishes a change of members that was left half done");
+            tracing::info!(group = group.name(), "finishes a change of members that was left half done");
             let finish = ChangeMembers::AddVoterIds(BTreeSet::new());
             let changed = timeout(CHANGE_TIMEOUT, group.raft.change_membership(finish, true)).await;
             if let Ok(Err(error)) = changed {
-                tracing::debug!(group = group.index, %error, "a change of members was not finished");
+                tracing::debug!(group = group.name(), %error, "a change of members was not finished");
             }
             drop(change);
         });

@@ -42,7 +42,7 @@ mod transport;
 mod versions;
 mod visibility;
 
-pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, MemberStatus, SubmitError};
+pub use handle::{Cluster, ClusterError, ClusterStatus, GroupStatus, Loss, MemberStatus, SubmitError};
 pub use hooks::Hooks;
 pub use leaving::LeaveError;
 pub use node_id::node_id;

@@ -121,10 +121,9 @@ impl Node {
         }
         let config = raft_config(&settings)?;
         // Until it is known to be one that was there before, or to found, its votes could undo what it forgot (see `membership`).
-        let was_there = identity.cluster_id.is_some() && !storage.is_voteless();
-        let may_vote = was_there || transport.is_none();
-        let network =
-            |group| Network { transport: transport.clone(), node: id, group, may_vote: Arc::new(AtomicBool::new(may_vote)) };
+        let was_there = |group| identity.cluster_id.is_some() && storage.votes_in(group);
+        let may_vote = |group| Arc::new(AtomicBool::new(was_there(group) || transport.is_none()));
+        let network = |group| Network { transport: transport.clone(), node: id, group, may_vote: may_vote(group) };
         let meta_store = storage.state(META_GROUP)?;
         let meta = Meta::load(meta_store.as_ref())?;
         let machine: Arc<dyn Machine> = Arc::clone(&meta) as _;

@@ -127,9 +127,9 @@ pub fn remove_from_led(node: &Arc<Node>, id: NodeId) {
     }
     for group in node.groups.iter().filter(|group| group.view().leads) {
         let Some(change) = group.begin_change() else { continue };
-        let group = Arc::clone(group);
+        let (group, name) = (Arc::clone(group), node.name_of(id));
         tokio::spawn(async move {
-            if let Ok(Err(error)) = timeout(CHANGE_TIMEOUT, remove_from(&group, id)).await {
+            if let Ok(Err(error)) = timeout(CHANGE_TIMEOUT, remove_from(&group, id, &name)).await {
                 tracing::debug!(group = group.name(), error, "a member was not removed");
             }
             drop(change);
@@ -137,14 +137,14 @@ pub fn remove_from_led(node: &Arc<Node>, id: NodeId) {
     }
 }
 
-async fn remove_from(group: &Group, id: NodeId) -> Result<(), String> {
+async fn remove_from(group: &Group, id: NodeId, name: &str) -> Result<(), String> {
     let metrics = group.metrics();
     if !members(&metrics).contains_key(&id) {
         return Ok(());
     }
     let votes = metrics.membership_config.voter_ids().any(|voter| voter == id);
     let change = if votes { ChangeMembers::RemoveVoters([id].into()) } else { ChangeMembers::RemoveNodes([id].into()) };
-    tracing::info!(group = group.name(), node = id, "a node leaves");
+    tracing::info!(group = group.name(), node = name, "a node leaves");
     group.raft.change_membership(change, false).await.map_err(|error| error.to_string())?;
     Ok(())
 }

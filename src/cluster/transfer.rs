@@ -21,6 +21,12 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// to, or what is missing.
 pub async fn transfer(node: &Arc<Node>, to: Option<&str>, group: Option<&str>, told: impl Fn(String)) -> Result<String, String> {
     let groups = groups(node, group)?;
+    if groups.is_empty() {
+        let leaderless: Vec<&Arc<Group>> = node.groups.iter().filter(|group| group.view().reachable_leader().is_none()).collect();
+        if !leaderless.is_empty() {
+            return Err(format!("there is no leader in reach of {}: {}", names(&leaderless), in_reach(node)));
+        }
+    }
     let to = to.map(|name| member(node, name)).transpose()?;
     if let Some(to) = to {
         groups.iter().try_for_each(|group| check_voter(node, group, to))?;

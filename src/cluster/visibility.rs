@@ -234,6 +234,23 @@ impl Visibility {
         }
     }
 
+    /// The incarnations that are alive. One that is new begins anew.
+    fn members_are(&self, alive: BTreeMap<NodeId, Incarnation>) {
+        let before = std::mem::replace(&mut *self.alive.write(), alive.clone());
+        for (peer, incarnation) in alive {
+            if before.get(&peer) != Some(&incarnation) {
+                self.ledgers.iter().for_each(|ledger| ledger.lock().forget(peer));
+                self.send(peer, Progress::Ask);
+            }
+        }
+        self.count();
+    }
+
+    fn name(&self, peer: NodeId) -> String {
+        let known = self.transport.as_ref().and_then(|transport| transport.name_of(peer));
+        known.unwrap_or_else(|| format!("{peer:016x}"))
+    }
+
     fn peer_applied(&self, peer: NodeId, shard: ShardId, index: u64) {
         let Some(ledger) = self.ledgers.get(usize::from(shard.0)) else { return };
         let released = {
@@ -317,7 +334,7 @@ impl Visibility {
             self.left_out_total.fetch_add(1, Ordering::Relaxed);
             if self.warned.due(&format!("late {peer}")) {
                 tracing::warn!(
-                    peer,
+                    peer = self.name(peer),
                     "a node is behind: acknowledgements do not wait for it, and its clients wait until it has caught up"
                 );
             }
@@ -382,7 +399,7 @@ pub fn heard(node: &Node, from: NodeId, progress: Progress) {
                 becoming.held(from);
                 visibility.send(from, Progress::Held { incarnation });
             } else {
-                tracing::warn!(from, "this node is behind: its clients wait until it has caught up");
+                tracing::warn!(from = node.name_of(from), "this node is behind: its clients wait until it has caught up");
                 *becoming = Becoming::default();
             }
         }
@@ -424,8 +441,7 @@ fn look(node: &Node) {
         .map(|(id, member)| (id, member.incarnation))
         .collect();
     if *visibility.alive.read() != alive {
-        *visibility.alive.write() = alive;
-        visibility.count();
+        visibility.members_are(alive);
     }
     visibility.look_at_late(now_ms, |peer| succession::is_gone(node, peer), || positions(node));
     if !visibility.is_level(node.incarnation()) {
@@ -460,7 +476,10 @@ fn become_level(node: &Node, now_ms: u64) {
                 level &= late;
                 visibility.send(*peer, Progress::Ask);
                 if late && visibility.warned.due(&format!("level {peer}")) {
-                    tracing::warn!(peer, "a node does not say what it has applied: this node serves without its word");
+                    tracing::warn!(
+                        peer = node.name_of(*peer),
+                        "a node does not say what it has applied: this node serves without its word"
+                    );
                 }
             }
         }

@@ -8,7 +8,7 @@ use bytestring::ByteString;
 
 use super::diagnostic::{ConfigErrors, Report, quote};
 use super::entity::{self, Element};
-use super::limits::{DECLARED_MAX, FILE_SIZE_MAX};
+use super::limits::{DECLARED_ELEMENTS_MAX, DECLARED_MAX, FILE_SIZE_MAX};
 use super::placeholder::Expanded;
 use super::{Loaded, read_bounded};
 use crate::mqtt::GroupId;
@@ -51,7 +51,7 @@ fn parse(raw: &[u8], report: &Report) -> Vec<GroupId> {
         report.error(0, "", "not UTF-8 text; save the file in that encoding");
         return Vec::new();
     };
-    let Some(root) = entity::parse(&Expanded::verbatim(text), report) else { return Vec::new() };
+    let Some(root) = entity::parse_up_to(DECLARED_ELEMENTS_MAX, &Expanded::verbatim(text), report) else { return Vec::new() };
     if root.name != ROOT {
         report.error(root.line, "", format!("found root element <{}>; allowed: <{ROOT}>", root.name.escape_debug()));
         return Vec::new();
@@ -84,6 +84,9 @@ fn subscription(element: &Element, report: &Report) -> Option<GroupId> {
     // [MQTT-4.8.2-1] [MQTT-4.8.2-2]
     if name.text.contains(['/', '+', '#']) {
         return fault(name, "a share name, without `/`, `+` and `#`");
+    }
+    if SubscriptionFilter::parse(&format!("$share/{}/#", name.text).into()).is_err() {
+        return fault(name, "a share name, short enough for a topic filter behind it, without U+0000");
     }
     let whole: ByteString = format!("$share/{}/{}", name.text, filter.text).into();
     let Ok(SubscriptionFilter { share: Some(share), filter: text }) = SubscriptionFilter::parse(&whole) else {

@@ -12,6 +12,8 @@ pub(super) const CREDENTIALS_ELEMENTS_MAX: usize = 1_000_000;
 
 /// Declared shared subscriptions of a node: as many as one command takes, whatever their names.
 pub(super) const DECLARED_MAX: usize = 5_000;
+/// More than a file of `FILE_SIZE_MAX` has: what is too many is told by the number of subscriptions.
+pub(super) const DECLARED_ELEMENTS_MAX: usize = 300_000;
 
 /// Shorter cluster secrets are refused, characters.
 pub(super) const SECRET_LEN_MIN: usize = 16;

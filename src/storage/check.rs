@@ -27,6 +27,8 @@ const ENTRIES: u64 = 64;
 pub struct Report {
     /// Who the directory belongs to, where that can be read.
     pub identity: Option<Identity>,
+    /// The names of the other members, where the node wrote them down.
+    pub others: Option<Vec<String>>,
     /// Closed cleanly; else the end of the data is held against the file `flushed`.
     pub closed: bool,
     /// By group: `meta`, then the shards.
@@ -62,6 +64,7 @@ pub fn run(path: &Path, scratch: &[PathBuf]) -> Result<Report, StorageError> {
         Err(error) => return Err(error),
     };
     report.identity = Some(stored.identity.clone());
+    report.others.clone_from(&stored.others);
     report.closed = stored.closed_at.is_some();
     if !stored.initialised {
         // Nothing was ever written.

@@ -194,6 +194,7 @@ pub(super) fn run(shared: &Shared, mut batch_number: u64, mut mark: FlushedMark)
         let pause = pacing.interval().saturating_sub(began.elapsed());
         if !pause.is_zero() {
             let asleep = Instant::now();
+            #[expect(clippy::disallowed_methods, reason = "time is what it waits for")]
             std::thread::sleep(pause);
             pacing.woken_late(asleep.elapsed().saturating_sub(pause));
         }

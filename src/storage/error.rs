@@ -60,9 +60,10 @@ impl StorageError {
             )),
             Error::Storage(what) => Self::damaged(dir, doing, what.to_string()),
             Error::JournalRecovery(what) => Self::damaged(dir, doing, what.to_string()),
-            Error::Unrecoverable | Error::InvalidTrailer | Error::InvalidTag(_) | Error::InvalidVersion(_) => {
-                Self::damaged(dir, doing, format!("{error:?}"))
-            }
+            Error::Unrecoverable => Self::damaged(dir, doing, "the engine cannot recover it"),
+            Error::InvalidTrailer => Self::damaged(dir, doing, "a batch of a journal has no end"),
+            Error::InvalidTag(_) => Self::damaged(dir, doing, "an entry of a journal is of no known kind"),
+            Error::InvalidVersion(_) => Self::damaged(dir, doing, "the engine's format version is missing, or none it knows"),
             other => Self::Engine(format!("{}: {doing}: {other:?}", dir.display())),
         }
     }

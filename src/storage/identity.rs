@@ -38,6 +38,12 @@ pub(super) struct Stored {
     /// must not give it one.
     #[serde(default)]
     pub(super) voteless: bool,
+    /// The groups in which that is made good while it is not in others.
+    #[serde(default)]
+    pub(super) voting: Vec<u16>,
+    /// The names of the other members, as the node knew them last; `None` where a release before wrote this. Those fill it again.
+    #[serde(default)]
+    pub(super) others: Option<Vec<String>>,
     /// The node left its cluster for good: the data are of no use any more.
     #[serde(default)]
     pub(super) left: bool,
@@ -138,6 +144,8 @@ mod tests {
             identity,
             initialised: true,
             voteless: true,
+            voting: vec![0, 3],
+            others: Some(vec!["node-2".into()]),
             left: false,
             closed_at: Some(ClosedAt { log: 7, state: 3 }),
             marked: true,

@@ -97,6 +97,7 @@ impl Storage {
                 stored.identity.cluster_id = Some(cluster_id.to_owned());
                 stored.voteless = !(founded && stored.identity.promised_to.is_some());
                 if stored.voteless {
+                    stored.voting.clear();
                     stored.identity.promised_to = None;
                 }
                 Ok(())
@@ -109,10 +110,38 @@ impl Storage {
         self.identity.lock().voteless
     }
 
+    /// Whether the node has its vote in a group: it was there before, or what it lost is made good in this one.
+    pub fn votes_in(&self, group: u16) -> bool {
+        let stored = self.identity.lock();
+        !stored.voteless || stored.voting.contains(&group)
+    }
+
     /// Durable on return.
     pub fn set_voteless(&self, voteless: bool) -> Result<(), StorageError> {
         self.change_stored(|stored, _| {
             stored.voteless = voteless;
+            stored.voting.clear();
+            Ok(())
+        })
+    }
+
+    /// The groups in which a node that came without data has its vote again. Durable on return.
+    pub fn set_voting(&self, groups: Vec<u16>) -> Result<(), StorageError> {
+        self.change_stored(|stored, _| {
+            stored.voting = groups;
+            Ok(())
+        })
+    }
+
+    /// The other members' names, as they were stored last.
+    pub fn others(&self) -> Option<Vec<String>> {
+        self.identity.lock().others.clone()
+    }
+
+    /// Durable on return.
+    pub fn set_others(&self, names: Vec<String>) -> Result<(), StorageError> {
+        self.change_stored(|stored, _| {
+            stored.others = Some(names);
             Ok(())
         })
     }
@@ -305,7 +334,8 @@ fn write_simulated(disk: &dyn SimulatedDisk, stored: &Stored) -> Result<(), Stor
 
 fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {
     let identity = Identity { node_name: node_name.to_owned(), cluster_id: None, shards, incarnation, promised_to: None };
-    Stored { identity, initialised: false, voteless: false, left: false, closed_at: None, marked: false }
+    let (voting, others) = (Vec::new(), None);
+    Stored { identity, initialised: false, voteless: false, voting, others, left: false, closed_at: None, marked: false }
 }
 
 fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {

@@ -285,8 +285,18 @@ fn session_present_says_what_there_is() {
 #[test]
 fn a_connection_taken_over_is_served_no_more() {
     let over = Story::default().connected("c", 1, false).connected("c", 2, true);
-    over.clone().later(500).got("c", 1, Packet::Pingresp).is_right();
-    over.later(1_500).got("c", 1, Packet::Pingresp).breaks(Rule::OneConnection);
+    let asks = |story: Story, after_ms| story.later(after_ms).sent("c", 1, Packet::Pingreq);
+    let early = asks(over.clone(), 500);
+    early.clone().got("c", 1, Packet::Pingresp).is_right();
+    early.clone().later(5_000).got("c", 1, Packet::Pingresp).is_right();
+    let late = asks(early, 1_000);
+    late.clone().got("c", 1, Packet::Pingresp).is_right();
+    late.got("c", 1, Packet::Pingresp).got("c", 1, Packet::Pingresp).breaks(Rule::OneConnection);
+    asks(over.clone(), 1_500).got("c", 1, Packet::Pingresp).breaks(Rule::OneConnection);
+    let comes =
+        |after_ms| over.clone().later(after_ms).got("c", 1, Packet::Publish(Box::new(publish("t", b"", QoS::AtMostOnce))));
+    comes(9_000).is_right();
+    comes(12_000).breaks(Rule::OneConnection);
 }
 
 /// An event as the watcher reads it.

@@ -62,7 +62,7 @@ impl fmt::Display for Fault {
 pub struct Setting {
     /// Reads `$client-events/#` and `wills/#` with QoS 2 and a session that lasts.
     pub watcher: Option<&'static str>,
-    /// A connection that was taken over on another node, or whose node is cut off, may be served for so long.
+    /// What is sent on a connection later than this after it was taken over, on another node too, is not answered.
     pub stale_connection_ms: u64,
 }
 

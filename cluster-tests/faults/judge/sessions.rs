@@ -1,12 +1,17 @@
 //! Session Present is right, and a client id has one connection.
 
-use super::life::{Connection, Life, Lives, Outcome};
+use troupemq::mqtt::Packet;
+
+use super::life::{Connection, Life, Lives, Outcome, Passed};
 use super::{Fault, Rule, Setting};
 
 /// Due times have an accuracy of a second, and a client's clock is not the cluster's.
 const EARLY_MS: u64 = 2_000;
 /// The end of a connection is noticed so late where its node is lost, silently.
 const LATE_MS: u64 = 25_000;
+
+/// What was written to a client before may come so much later, where its link was cut meanwhile.
+const UNDER_WAY_MS: u64 = 10_000;
 
 /// Whether the broker has a session of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,13 +75,19 @@ fn at(has: Has, before: Option<&Connection>, now_ms: u64) -> Has {
     }
 }
 
-/// Nothing comes on a connection that another has replaced.
+/// Nothing that is sent on a connection that another has replaced is answered, and nothing comes on it but what was under way.
 fn check_one_connection(id: &str, life: &Life, setting: &Setting, faults: &mut Vec<Fault>) {
     let accepted: Vec<&Connection> = life.connections.iter().filter(|connection| connection.accepted()).collect();
     for pair in accepted.windows(2) {
         let over_ms = pair[1].outcome_at_ms + setting.stale_connection_ms;
-        let late = pair[0].records.iter().filter(|(_, passed)| matches!(passed, super::life::Passed::Received(_)));
-        if let Some((at_ms, _)) = late.clone().find(|(at_ms, _)| *at_ms > over_ms) {
+        let records = &pair[0].records;
+        let asked = records.iter().filter(|(at_ms, passed)| *at_ms <= over_ms && matches!(passed, Passed::Sent(Packet::Pingreq)));
+        let mut answers = records.iter().filter(|(_, passed)| matches!(passed, Passed::Received(Packet::Pingresp)));
+        let late = answers.nth(asked.count()).or_else(|| {
+            let came = |passed: &Passed| matches!(passed, Passed::Received(packet) if *packet != Packet::Pingresp);
+            records.iter().find(|(at_ms, passed)| *at_ms > over_ms + UNDER_WAY_MS && came(passed))
+        });
+        if let Some((at_ms, _)) = late {
             let what = format!("{id} was still served at {at_ms} ms on a connection taken over at {} ms", pair[1].outcome_at_ms);
             faults.push(Fault { rule: Rule::OneConnection, what });
         }

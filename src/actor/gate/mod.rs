@@ -117,7 +117,14 @@ impl Gate {
             return Duration::ZERO;
         }
         let (address, client_id, user_name) = (who.address, short(&who.client_id), who.user_name.as_deref().map(short));
-        crate::warn_limited!(FAILED, ?address, ?client_id, ?user_name, reason = refusal.reason, "a client is refused");
+        crate::warn_limited!(
+            FAILED,
+            address = address.map(tracing::field::display),
+            ?client_id,
+            user_name,
+            reason = refusal.reason,
+            "a client is refused"
+        );
         // What was not looked at does not count against the user once more.
         let user = who.user_key.filter(|_| refusal != Refusal::TOO_MANY_FAILURES);
         Duration::from_millis(self.failures.lock().failed(who.address_key, user, clock::now().mono_ms))

@@ -9,6 +9,7 @@ use openraft::ChangeMembers;
 use crate::cluster::clock::wall_ms;
 use crate::cluster::{ClusterSettings, LeaveError, RemoveError, node_id};
 use crate::replica::ShardId;
+use crate::storage::recover::{self, Who};
 use crate::storage::{Mode, Storage, StorageError};
 
 use super::kit::{Plan, SHARDS, TestNode, log, wait_for, wait_same_state};
@@ -137,14 +138,96 @@ async fn an_operator_can_give_up_what_only_lost_disks_held() {
     let plan = Plan::new(3, Mode::File);
     let (empty, stale) = with_a_lost_disk(&plan).await;
     tokio::time::sleep(ELECTIONS).await;
-    assert_eq!(stale.cluster.accept_loss(), (vec![], vec![]), "it has its votes");
-    let (lost, led) = empty.cluster.accept_loss();
-    assert_eq!((lost.len(), led.len()), (usize::from(SHARDS) + 1, 0));
+    let groups = usize::from(SHARDS) + 1;
+    let loss = stale.cluster.accept_loss();
+    assert_eq!((loss.accepted.len(), loss.waiting.len()), (0, groups), "it has its votes");
+    let loss = empty.cluster.accept_loss();
+    assert_eq!((loss.accepted.len(), loss.led.len(), loss.hopeless.len()), (groups, 0, 0));
     empty.ready().await;
     stale.ready().await;
     empty.retain("after").await;
     assert_eq!(empty.retained(), 1);
     wait_for("votes", || may_vote(&empty), String::new).await;
+}
+
+/// Every node's data was set aside: nobody knows the members any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nobody_knows_the_members_there_is_nothing_to_go_on_from() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    for (node, others) in [(0, [1, 2]), (1, [0, 2]), (2, [0, 1])] {
+        let others = Some(others.map(Plan::name).to_vec());
+        wait_for("others", || nodes[node].cluster.storage().others() == others, String::new).await;
+    }
+    drop(nodes);
+    let mut emptied = Vec::new();
+    for node in 0..3 {
+        // The last task of the stopped node goes.
+        let path = plan.path(node);
+        while recover::run(&path, Who::Stays, 1).is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        emptied.push(plan.start(node).await);
+    }
+    let heard = || emptied.iter().all(|node| node.cluster.hears_majority());
+    let _ = tokio::time::timeout(ELECTIONS, wait_for("links", heard, String::new)).await;
+    for node in &emptied {
+        let loss = node.cluster.accept_loss();
+        assert_eq!((loss.hopeless.len(), loss.accepted.len()), (usize::from(SHARDS) + 1, 0), "{loss:?}");
+        assert!(!may_vote(node));
+    }
+    // As an operator is told to.
+    drop(emptied);
+    for node in 0..3 {
+        let path = plan.path(node);
+        while recover::run(&path, Who::IsNew, 2).is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let nodes = plan.start_all().await;
+    for node in &nodes {
+        node.ready().await;
+    }
+}
+
+/// One of four is away; one more loses its disk while it leads a group, which waits for the one that is away. All are killed and started again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn votes_that_an_emptied_replica_has_again_outlive_a_restart_of_all() {
+    log();
+    let plan = Plan::new(4, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 4).await;
+    let away = nodes.pop().unwrap();
+    away.cluster.shutdown().await;
+    drop(away);
+    nodes[0].ready().await;
+    for (group, to) in [("0", 2), ("meta", 0), ("1", 0)] {
+        nodes[0].cluster.transfer_leadership(Some(&Plan::name(to)), Some(group), |_| ()).await.unwrap();
+    }
+    drop(nodes.pop());
+    wipe(&plan, 2).await;
+    let empty = plan.start(2).await;
+    let votes = |node: &TestNode| node.cluster.groups().iter().map(|group| group.may_vote()).collect::<Vec<_>>();
+    wait_for("votes where there is a leader", || votes(&empty) == [true, false, true], || format!("{:?}", votes(&empty))).await;
+    let counts = || [0, 2].iter().all(|group: &usize| nodes[0].cluster.status().groups[*group].voters.len() == 4);
+    wait_for("voters", counts, || format!("{:?}", nodes[0].cluster.status().groups)).await;
+    let stored = || empty.cluster.storage().votes_in(0) && empty.cluster.storage().votes_in(2);
+    wait_for("votes on disk", stored, String::new).await;
+
+    drop((nodes, empty));
+    let nodes = [plan.start(0).await, plan.start(1).await, plan.start(2).await];
+    let led = || nodes.iter().all(|node| [0, 2].iter().all(|group: &usize| node.cluster.groups()[*group].view().reachable));
+    wait_for("leaders", led, || format!("{:?}", nodes[0].cluster.status().groups)).await;
+    assert_eq!(votes(&nodes[2]), [true, false, true]);
+    assert!(nodes[0].cluster.leader(ShardId(0)).is_none(), "it was led by the one that lost its disk");
+
+    let away = plan.start(3).await;
+    for node in nodes.iter().chain([&away]) {
+        node.ready().await;
+    }
+    wait_for("votes", || may_vote(&nodes[2]), String::new).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,8 +241,8 @@ async fn nothing_is_given_up_in_a_cluster_that_has_leaders() {
     let empty = plan.start(2).await;
     let led = || empty.cluster.groups().iter().all(|group| group.may_vote() || group.view().reachable);
     wait_for("leaders in reach", led, || format!("{:?}", empty.cluster.status())).await;
-    let (lost, _) = empty.cluster.accept_loss();
-    assert!(lost.is_empty(), "{lost:?}");
+    let loss = empty.cluster.accept_loss();
+    assert!(loss.accepted.is_empty() && loss.hopeless.is_empty(), "{loss:?}");
     wait_for("votes", || may_vote(&empty), String::new).await;
     assert!(empty.cluster.groups().iter().all(|group| group.counts_from().is_some()), "the leaders gave them");
 }
@@ -241,7 +324,7 @@ async fn a_node_that_leaves_is_in_no_group_and_its_directory_says_so() {
     let gone = nodes.pop().unwrap();
     let told = parking_lot::Mutex::new(Vec::new());
     assert_eq!(gone.cluster.leave(|text| told.lock().push(text)).await, Ok(()));
-    assert!(told.lock().iter().any(|text| text.contains("remove it from all groups")), "{told:?}");
+    assert!(told.lock().iter().any(|text| text.contains("removed from all groups")), "{told:?}");
     assert!(nodes.iter().all(|node| voters(node).iter().all(|voters| !voters.contains(&gone.cluster.node()))));
     assert_eq!(nodes[0].cluster.members().len(), 2);
     // It does not come back by itself.

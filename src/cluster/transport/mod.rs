@@ -284,6 +284,10 @@ impl Transport {
         }
     }
 
+    pub fn name_of(&self, node: NodeId) -> Option<String> {
+        self.peer(node).map(|peer| peer.name.clone())
+    }
+
     fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
         self.peers.read().get(&node).cloned()
     }
@@ -333,9 +337,9 @@ impl Transport {
             let _ = self.foreign_cluster.set(dialer.clone());
         }
         if matches!(reason, hello::HelloError::Io(_)) {
-            tracing::debug!(peer, ?address, %reason, "peer connection failed");
+            tracing::debug!(peer, address = address.map(tracing::field::display), %reason, "peer connection failed");
         } else if self.refusals.due(&format!("{peer} {reason}")) {
-            tracing::warn!(peer, ?address, %reason, "peer connection refused");
+            tracing::warn!(peer, address = address.map(tracing::field::display), %reason, "peer connection refused");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Accepting peers: their calls are executed and answered, their messages handed on.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,9 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::cluster::node_id;
 use crate::cluster::peer_message::PeerMessage;
@@ -22,7 +25,8 @@ use super::peer::Peer;
 use super::socket::{Listener, Stream};
 use super::{Receiver, Transport, relay};
 
-/// Connections that have not proved themselves yet.
+/// Connections that have not proved themselves yet. With one more the oldest goes: who knows the secret needs two round trips, so that connections
+/// that only stand there keep no peer out.
 const STRANGERS_MAX: usize = 64;
 /// Calls of one peer being executed; more wait in the socket.
 const CALLS_MAX: usize = 256;
@@ -33,7 +37,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 const THERE_MS: u64 = 1_500;
 
 pub(super) async fn serve(transport: Arc<Transport>, listener: Listener) {
-    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let strangers = Arc::<Mutex<Strangers>>::default();
     let cancel = transport.cancel.clone();
     loop {
         let accepted = tokio::select! {
@@ -50,34 +54,65 @@ pub(super) async fn serve(transport: Arc<Transport>, listener: Listener) {
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&strangers).try_acquire_owned() else { continue };
+        let stranger = Stranger::enter(&strangers);
         let transport = Arc::clone(&transport);
         let cancel = cancel.clone();
         tokio::spawn(async move {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
-                () = serve_peer(&transport, stream, address, permit) => {}
+                () = serve_peer(&transport, stream, address, stranger) => {}
             }
         });
     }
 }
 
-async fn serve_peer(
-    transport: &Arc<Transport>,
-    mut stream: Stream,
-    address: SocketAddr,
-    permit: tokio::sync::OwnedSemaphorePermit,
-) {
+#[derive(Default)]
+struct Strangers {
+    entered: u64,
+    /// By when they came.
+    here: BTreeMap<u64, CancellationToken>,
+}
+
+/// One of them, until dropped.
+struct Stranger {
+    number: u64,
+    goes: CancellationToken,
+    among: Arc<Mutex<Strangers>>,
+}
+
+impl Stranger {
+    fn enter(among: &Arc<Mutex<Strangers>>) -> Self {
+        let mut strangers = among.lock();
+        while strangers.here.len() >= STRANGERS_MAX
+            && let Some((_, oldest)) = strangers.here.pop_first()
+        {
+            oldest.cancel();
+        }
+        strangers.entered += 1;
+        let (number, goes) = (strangers.entered, CancellationToken::new());
+        strangers.here.insert(number, goes.clone());
+        Self { number, goes, among: Arc::clone(among) }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.among.lock().here.remove(&self.number);
+    }
+}
+
+async fn serve_peer(transport: &Arc<Transport>, mut stream: Stream, address: SocketAddr, stranger: Stranger) {
     let _ = stream.set_nodelay();
     let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, transport.versions(), |who| {
         admit(transport, who)
     });
-    let result = match timeout(HELLO_TIMEOUT, hello).await {
-        Ok(result) => result,
-        Err(_) => Err(HelloError::Io(io::ErrorKind::TimedOut.into())),
+    let result = tokio::select! {
+        biased;
+        () = stranger.goes.cancelled() => return,
+        met = timeout(HELLO_TIMEOUT, hello) => met.unwrap_or_else(|_| Err(HelloError::Io(io::ErrorKind::TimedOut.into()))),
     };
-    drop(permit);
+    drop(stranger);
     let (who, class) = match result {
         Ok(met) => met,
         Err(HelloError::Refused(Refusal::Itself)) => return,
@@ -215,4 +250,23 @@ async fn write_answers(mut queue: mpsc::Receiver<Inbound>, write: impl tokio::io
         write.flush().await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_that_only_stand_there_keep_nobody_out() {
+        let among = Arc::<Mutex<Strangers>>::default();
+        let mut here: Vec<Stranger> = (0..STRANGERS_MAX).map(|_| Stranger::enter(&among)).collect();
+        assert!(here.iter().all(|stranger| !stranger.goes.is_cancelled()));
+        drop(here.remove(5));
+        here.push(Stranger::enter(&among));
+        assert!(!here[0].goes.is_cancelled(), "there was room");
+        let newest = Stranger::enter(&among);
+        assert!(here[0].goes.is_cancelled() && !here[1].goes.is_cancelled() && !newest.goes.is_cancelled());
+        drop(here);
+        assert_eq!(among.lock().here.len(), 1);
+    }
 }

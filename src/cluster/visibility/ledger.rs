@@ -27,11 +27,15 @@ impl<W> Ledger<W> {
         waits
     }
 
-    /// A peer said how far it is. A peer that came back empty says less than before: what it had applied it applies again before it
-    /// serves, so that its word is kept.
+    /// A peer said how far it is; an older word may come later by another way.
     pub fn applied(&mut self, peer: NodeId, index: u64) {
         let known = self.applied.entry(peer).or_default();
         *known = index.max(*known);
+    }
+
+    /// The peer begins anew: what it said before is void. (Where an operator gave up what only lost disks held, indexes go back.)
+    pub fn forget(&mut self, peer: NodeId) {
+        self.applied.remove(&peer);
     }
 
     /// What waits no more.
@@ -118,6 +122,17 @@ mod tests {
         ledger.applied(2, 5);
         ledger.applied(2, 3);
         ledger.applied(3, 5);
+        assert_eq!(ledger.release(&PEERS), [5]);
+    }
+
+    #[test]
+    fn what_a_peer_said_before_it_began_anew_counts_no_more() {
+        let mut ledger = waiting(&[]);
+        ledger.applied(2, 9);
+        ledger.applied(3, 9);
+        ledger.forget(2);
+        assert!(ledger.wait(5, &PEERS, 0, || 5), "its indexes may have gone back");
+        ledger.applied(2, 5);
         assert_eq!(ledger.release(&PEERS), [5]);
     }
 

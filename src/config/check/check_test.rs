@@ -632,6 +632,11 @@ fn nodes_are_found_by_dns_as_the_extension_of_hivemq_does() {
     assert_eq!(silent.settings.unwrap().cluster.founders(), None);
     assert_eq!(cluster(&cluster_file("<expected-nodes>0</expected-nodes>")).founders(), None);
     assert_eq!(cluster(&cluster_file("")).founders(), Some(2));
+    for (expected, warns) in [(1, false), (2, false), (4, true)] {
+        let found = check_with(&cluster_file(&format!("<expected-nodes>{expected}</expected-nodes>")), &env);
+        let told = found.warnings.iter().any(|warning| warning.message.contains("discovery/static lists"));
+        assert_eq!(told, warns, "{expected}: {:?}", found.warnings);
+    }
     assert!(error(&file("", "")).contains("found no name to resolve; allowed: a DNS name"));
     assert!(error(&file("<address>a b</address>", "")).contains("without white space"));
     assert!(error(&file("<address>a:7000</address>", "")).contains("found \"a:7000\"; allowed: a DNS name"));

@@ -183,6 +183,15 @@ fn check_founders(cluster: &View<'_>, settings: &ClusterSettings) {
              <expected-nodes>3</expected-nodes> to <cluster>, with the number of its first nodes and the same on all of them",
         );
     }
+    let listed = settings.static_nodes.len();
+    if let Some(expected) =
+        settings.expected_nodes.filter(|expected| settings.dns.is_none() && *expected as usize > listed.max(1))
+    {
+        cluster.at("expected-nodes").warning(format!(
+            "found {expected}, and discovery/static lists {listed} nodes: unless others list this one, it founds no cluster before it has heard \
+             of a majority of {expected}; list them all, or correct the number"
+        ));
+    }
 }
 
 fn is_ipv6(host: &str) -> bool {
