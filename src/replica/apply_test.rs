@@ -60,6 +60,16 @@ fn commands_of_a_dead_incarnation_are_ignored_without_answer() {
 }
 
 #[test]
+fn the_newest_incarnation_of_a_node_is_known_alive_or_over() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.state.newest_incarnation(1), 0);
+    bench.run_from(1, 5, Command::Expire { limit: 1 });
+    assert_eq!(bench.state.newest_incarnation(1), 5);
+    bench.run(Command::NodeDown { node: 1, incarnation: 8 });
+    assert_eq!(bench.state.newest_incarnation(1), 8);
+}
+
+#[test]
 fn a_command_behind_the_death_of_its_own_incarnation_is_ignored() {
     let mut bench = Bench::new();
     let down = Command::NodeDown { node: LEADER, incarnation: 1 };

@@ -242,6 +242,12 @@ impl State {
         }
     }
 
+    /// The newest incarnation of a node that is known here, alive or over; 0 where none is.
+    pub fn newest_incarnation(&self, node: NodeId) -> Incarnation {
+        let progress = self.head.nodes.get(&node);
+        progress.map_or(0, |progress| progress.incarnation.max(progress.dead_through.unwrap_or(0)))
+    }
+
     /// Connections here, of each node that has some.
     pub fn connections_by_node(&self) -> Vec<(NodeId, u64)> {
         self.connected.iter().map(|((node, _), clients)| (*node, clients.len() as u64)).collect()

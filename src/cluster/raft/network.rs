@@ -1,7 +1,7 @@
 //! openraft's network over the peer transport.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,6 +17,7 @@ use openraft::raft::{
 use openraft::type_config::alias::{SnapshotOf, VoteOf};
 use openraft::{OptionalSend, RaftNetworkFactory, RaftNetworkV2};
 
+use crate::cluster::chance;
 use crate::cluster::group::group_name;
 use crate::cluster::transport::{CallError, Transport};
 use crate::replica::NodeId;
@@ -150,8 +151,8 @@ impl Caller {
         meta: SnapshotMeta,
         data: SnapshotData,
     ) -> Result<SnapshotResponse<TypeConfig>, RPCError<TypeConfig>> {
-        static TRANSFER: AtomicU64 = AtomicU64::new(1);
-        let transfer = TRANSFER.fetch_add(1, Ordering::Relaxed);
+        // No number of an earlier life of this process, of which the receiver may hold a part.
+        let transfer = chance::random::<u64>();
         let SnapshotData::Reading(mut reader) = data else {
             return Err(NetworkError::from_string("the snapshot has no records to send").into());
         };

@@ -51,6 +51,9 @@ pub enum Outbound {
     Piece(Bytes),
     /// How far replicas are; on the link for consensus, so that no publish delays it.
     Progress(Progress),
+    /// First on a connection for messages, to peers that speak `FEATURES` or more: its number among those that the process dialed. What a
+    /// lower one still brings once this came is not taken: it would come late.
+    Turn(u64),
 }
 
 /// From the accepting side back.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::cluster::chance;
 use crate::cluster::clock::monotonic_ms;
+use crate::cluster::control::FEATURES;
 use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::rpc::{Request, Response};
 
@@ -165,13 +166,18 @@ impl Link {
         }
     }
 
-    fn up(&self, relayed: bool) -> mpsc::Receiver<Vec<u8>> {
+    /// With `says_turn` the first frame is the connection's number.
+    fn up(&self, relayed: bool, says_turn: bool) -> mpsc::Receiver<Vec<u8>> {
         let (sender, receiver) = mpsc::channel(QUEUE_FRAMES_MAX);
         let mut queue = self.queue.lock();
         self.queued_bytes.store(0, Ordering::Relaxed);
         *self.bulk.lock() = Bulk::default();
+        let epoch = self.epoch.fetch_add(1, Ordering::Release) + 1;
+        if says_turn && let Ok(turn) = frame(&Outbound::Turn(epoch)) {
+            self.queued_bytes.store(turn.len(), Ordering::Relaxed);
+            let _ = sender.try_send(turn);
+        }
         *queue = Some(sender);
-        self.epoch.fetch_add(1, Ordering::Release);
         self.refused.store(false, Ordering::Relaxed);
         self.relayed.store(relayed, Ordering::Relaxed);
         self.heard_ms.store(monotonic_ms(), Ordering::Relaxed);
@@ -276,10 +282,12 @@ pub(super) async fn connect(transport: &Transport, address: &str, class: Class) 
 
 /// Serves a connection until it ends; returns a better one if that is why.
 async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection: Connection) -> Option<Connection> {
+    let says_turn = |who: &Introduction| class == Class::Messages && who.version >= FEATURES;
     let Connection { stream, who, relayed, queue } = connection;
+    let says = says_turn(&who);
     peer.met(who);
     let link = peer.link(class);
-    let mut queue = queue.unwrap_or_else(|| link.up(relayed));
+    let mut queue = queue.unwrap_or_else(|| link.up(relayed, says));
     tracing::info!(peer = peer.name, ?class, relayed, "peer link is up");
     if class == Class::Messages
         && let Some(receiver) = transport.receiver.get()
@@ -292,7 +300,7 @@ async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection
     // From a way that works to the direct one.
     let in_order = relayed && next.as_ref().is_some_and(|next| !next.relayed);
     if in_order && let Some(next) = next.as_mut() {
-        next.queue = Some(link.up(next.relayed));
+        next.queue = Some(link.up(next.relayed, says_turn(&next.who)));
         // What is on its way arrives before what the other connection brings.
         let _ = timeout(FINISH_MAX, finish(&mut read, &mut write, &mut queue)).await;
         tracing::info!(peer = peer.name, ?class, "a peer is reached directly again");

@@ -16,6 +16,9 @@ use super::link::Link;
 /// Addresses remembered for one peer; the oldest goes that did not work last.
 const ADDRESSES_MAX: usize = 4;
 
+/// A connection for messages among those that a peer dialed: its process (`Introduction::process`), and the number it says.
+pub(super) type Turn = (u64, u64);
+
 pub(super) struct Peer {
     pub id: NodeId,
     pub name: String,
@@ -28,6 +31,8 @@ pub(super) struct Peer {
     pub cancel: CancellationToken,
     /// Connections it has dialed to this node.
     pub dialed_in: AtomicUsize,
+    /// The newest connection that brought messages.
+    turn: Mutex<Option<Turn>>,
     pub consensus: Link,
     pub messages: Link,
 }
@@ -43,6 +48,7 @@ impl Peer {
             known_since_ms: monotonic_ms(),
             cancel: CancellationToken::new(),
             dialed_in: AtomicUsize::new(0),
+            turn: Mutex::default(),
             consensus: Link::default(),
             messages: Link::default(),
         }
@@ -82,6 +88,25 @@ impl Peer {
     pub fn met(&self, who: Introduction) {
         *self.who.lock() = Some(who);
         self.heard();
+    }
+
+    /// A connection begins to bring messages; false where a newer one did before.
+    pub fn takes_over(&self, turn: Turn) -> bool {
+        let mut newest = self.turn.lock();
+        let is_newer = match *newest {
+            Some((process, number)) if process == turn.0 => turn.1 > number,
+            // Of two processes the one that was met last is the one that lives.
+            _ => self.who().is_none_or(|who| who.process == turn.0),
+        };
+        if is_newer {
+            *newest = Some(turn);
+        }
+        is_newer
+    }
+
+    /// Whether no newer connection brought messages.
+    pub fn is_newest(&self, turn: Turn) -> bool {
+        *self.turn.lock() == Some(turn)
     }
 
     pub fn who(&self) -> Option<Introduction> {
@@ -147,5 +172,25 @@ mod tests {
         assert_eq!(peer.addresses.lock().len(), ADDRESSES_MAX);
         assert_eq!(peer.address(0).0, "a:2");
         assert_eq!(peer.address(ADDRESSES_MAX - 1).0, "a:8");
+    }
+
+    #[test]
+    fn a_connection_that_another_followed_is_over() {
+        let peer = Peer::new(1, "a", "a:0");
+        assert!(peer.takes_over((10, 2)) && peer.is_newest((10, 2)));
+        assert!(!peer.takes_over((10, 1)), "it was dialed before");
+        assert!(peer.takes_over((10, 3)) && !peer.is_newest((10, 2)));
+        let who = Introduction {
+            name: "a".to_owned(),
+            address: "a:0".to_owned(),
+            incarnation: 7,
+            cluster_id: None,
+            process: 9,
+            shards: 1,
+            version: 3,
+        };
+        peer.met(who);
+        assert!(peer.takes_over((9, 1)) && !peer.is_newest((10, 3)), "the process began anew");
+        assert!(!peer.takes_over((10, 4)), "that process has ended");
     }
 }

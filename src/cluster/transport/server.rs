@@ -129,9 +129,10 @@ async fn serve_peer(transport: &Arc<Transport>, mut stream: Stream, address: Soc
     }
     transport.ensure_peer(&who.name, &who.address);
     let (Some(peer), Some(receiver)) = (transport.peer(node_id(&who.name)), transport.receiver.get()) else { return };
+    let process = who.process;
     peer.met(who);
     peer.dialed_in.fetch_add(1, Ordering::Relaxed);
-    let ended = serve_frames(transport, &peer, receiver, stream).await;
+    let ended = serve_frames(transport, &peer, process, receiver, stream).await;
     peer.dialed_in.fetch_sub(1, Ordering::Relaxed);
     let reason = ended.err().map_or_else(String::new, |e| e.to_string());
     tracing::debug!(peer = peer.name, ?class, reason, "connection of a peer ended");
@@ -171,12 +172,18 @@ fn admit(transport: &Transport, who: &Introduction) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn serve_frames(transport: &Transport, peer: &Peer, receiver: &Arc<dyn Receiver>, stream: Stream) -> io::Result<()> {
+async fn serve_frames(
+    transport: &Transport,
+    peer: &Peer,
+    process: u64,
+    receiver: &Arc<dyn Receiver>,
+    stream: Stream,
+) -> io::Result<()> {
     let (read, write) = stream.into_split();
     let (answers, queue) = mpsc::channel(ANSWERS_MAX);
     tokio::select! {
         biased;
-        ended = read_frames(transport, peer, receiver, BufReader::with_capacity(64 * 1024, read), answers) => ended,
+        ended = read_frames(transport, peer, process, receiver, BufReader::with_capacity(64 * 1024, read), answers) => ended,
         ended = write_answers(queue, write) => ended,
     }
 }
@@ -184,17 +191,22 @@ async fn serve_frames(transport: &Transport, peer: &Peer, receiver: &Arc<dyn Rec
 async fn read_frames(
     transport: &Transport,
     peer: &Peer,
+    process: u64,
     receiver: &Arc<dyn Receiver>,
     mut read: impl tokio::io::AsyncRead + Unpin,
     answers: mpsc::Sender<Inbound>,
 ) -> io::Result<()> {
     let calls = Arc::new(Semaphore::new(CALLS_MAX));
     let mut assembly = None;
+    let mut turn = None;
     loop {
         let outbound = timeout(transport.silence, read_frame(&mut read))
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the peer is silent"))??;
         peer.heard();
+        if turn.is_some_and(|turn| !peer.is_newest(turn)) {
+            return Err(followed());
+        }
         match outbound {
             Outbound::Call { id, group, request } => {
                 let Ok(permit) = Arc::clone(&calls).acquire_owned().await else { return Ok(()) };
@@ -222,12 +234,24 @@ async fn read_frames(
             }
             Outbound::Control(control) => receiver.control(peer.id, control),
             Outbound::Progress(progress) => receiver.progress(peer.id, progress),
+            Outbound::Turn(number) => {
+                let own = (process, number);
+                if !peer.takes_over(own) {
+                    return Err(followed());
+                }
+                turn = Some(own);
+            }
             Outbound::Ping => {
                 // A full queue of answers tells the peer as much as a pong.
                 let _ = answers.try_send(Inbound::Pong);
             }
         }
     }
+}
+
+/// A message on it would come behind later ones.
+fn followed() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the peer has dialed another since")
 }
 
 async fn take_message(peer: &Peer, receiver: &Arc<dyn Receiver>, message: PeerMessage) {
@@ -254,7 +278,63 @@ async fn write_answers(mut queue: mpsc::Receiver<Inbound>, write: impl tokio::io
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::BoxFuture;
+    use tokio::io::DuplexStream;
+
     use super::*;
+    use crate::cluster::control::Control;
+    use crate::cluster::raft::rpc::{Request, Response};
+    use crate::cluster::transport::frame::write_frame;
+    use crate::cluster::visibility::Progress;
+    use crate::replica::NodeId;
+
+    /// Notes the tickets of what comes.
+    #[derive(Default)]
+    struct Tickets(Mutex<Vec<u64>>);
+
+    impl Receiver for Tickets {
+        fn call(&self, _: NodeId, _: u16, _: Request) -> BoxFuture<'static, Response> {
+            Box::pin(std::future::pending())
+        }
+        fn message(&self, _: NodeId, message: PeerMessage) {
+            if let PeerMessage::Settled { ticket } = message {
+                self.0.lock().push(ticket);
+            }
+        }
+        fn control(&self, _: NodeId, _: Control) {}
+        fn progress(&self, _: NodeId, _: Progress) {}
+        fn link_up(&self, _: NodeId) {}
+        fn link_down(&self, _: NodeId) {}
+    }
+
+    async fn say(to: &mut DuplexStream, what: Outbound) {
+        write_frame(to, &what).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_connection_brings_after_the_one_that_followed_it_is_not_taken() {
+        let transport = Transport::new("a", "a:1", 1, 1, "", Duration::from_secs(60));
+        let peer = Peer::new(2, "b", "b:1");
+        let tickets = Arc::<Tickets>::default();
+        let receiver: Arc<dyn Receiver> = tickets.clone();
+        let (mut old, old_end) = tokio::io::duplex(1024);
+        let (mut new, new_end) = tokio::io::duplex(1024);
+        let (answers, _kept) = mpsc::channel(8);
+        let mut old_read = std::pin::pin!(read_frames(&transport, &peer, 5, &receiver, old_end, answers.clone()));
+        let mut new_read = std::pin::pin!(read_frames(&transport, &peer, 5, &receiver, new_end, answers));
+        let settled = |ticket| Outbound::Message(PeerMessage::Settled { ticket });
+        say(&mut old, Outbound::Turn(1)).await;
+        say(&mut old, settled(1)).await;
+        assert!((&mut old_read).now_or_never().is_none());
+        say(&mut new, Outbound::Turn(2)).await;
+        say(&mut new, settled(3)).await;
+        assert!((&mut new_read).now_or_never().is_none());
+        say(&mut old, settled(2)).await;
+        assert!(old_read.await.is_err());
+        say(&mut new, settled(4)).await;
+        assert!(new_read.now_or_never().is_none());
+        assert_eq!(*tickets.0.lock(), [1, 3, 4]);
+    }
 
     #[test]
     fn strangers_that_only_stand_there_keep_nobody_out() {
