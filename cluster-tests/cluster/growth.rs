@@ -19,17 +19,27 @@ use crate::harness::{ports, wait};
 
 const NODES: usize = 5;
 const PUBLISHERS: usize = 4;
-/// Messages acknowledged in each size of the cluster.
-const EACH: usize = 300;
 /// A change of membership is through within this, five debug builds on two busy cores.
 const CHANGE: Duration = Duration::from_secs(90);
 
 type Acknowledged = Arc<Mutex<BTreeSet<String>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_to_three_to_five_and_back_under_load_without_a_lost_message() {
+    grow_and_shrink(50, true).await;
+}
+
+/// The same at leisure: nodes come one by one, each when the one before is ready, and there is more to lose.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes more than two minutes: cargo test -p cluster-tests -- --ignored growth"]
 async fn one_to_three_to_five_to_three_to_one_under_load_without_a_lost_message() {
+    grow_and_shrink(300, false).await;
+}
+
+/// `each`: messages acknowledged in each size of the cluster. `together`: nodes start at the same time.
+async fn grow_and_shrink(each: usize, together: bool) {
     let _permit = acquire(Weight::Whole);
+    let begun = Instant::now();
     let home = tempfile::Builder::new().prefix("troupemq-").tempdir().expect("a temporary directory");
     let mut nodes = nodes(home.path());
     let addresses: Vec<SocketAddr> = nodes.iter().map(Node::mqtt).collect();
@@ -51,25 +61,34 @@ async fn one_to_three_to_five_to_three_to_one_under_load_without_a_lost_message(
         })
         .collect();
     let more = async |what: &str| {
-        let goal = count.load(Ordering::Relaxed) + EACH;
+        let goal = count.load(Ordering::Relaxed) + each;
         let reached = async || (count.load(Ordering::Relaxed) >= goal).then_some(());
         wait::until_async(&format!("messages are acknowledged by {what}"), CHANGE, reached).await;
     };
 
     more("one node").await;
     for (size, joining) in [(3, 1..3), (5, 3..5)] {
-        for index in joining {
+        for index in joining.clone() {
             nodes[index].launch();
+            if !together {
+                nodes[index].wait_ready();
+            }
+        }
+        for index in joining {
             nodes[index].wait_ready();
+            println!("{:?} {} is ready", begun.elapsed(), nodes[index].name);
         }
         wait_voters(&nodes[0], size).await;
+        println!("{:?} {size} nodes vote", begun.elapsed());
         more(&format!("{size} nodes")).await;
+        println!("{:?} messages are acknowledged", begun.elapsed());
     }
     for (size, leaving) in [(3, [4, 0]), (1, [1, 3])] {
         for index in leaving {
             let left = nodes[index].admin(&["leave"]);
             assert_eq!(left.code, Some(0), "{left:?}");
             assert!(nodes[index].wait_ended().success(), "a node that left ends well");
+            println!("{:?} {} has left", begun.elapsed(), nodes[index].name);
         }
         wait_voters(&nodes[2], size).await;
         more(&format!("{size} nodes that are left")).await;

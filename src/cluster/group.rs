@@ -9,7 +9,7 @@ use openraft::raft::TransferLeaderRequest;
 use openraft::storage::RaftLogStorage;
 use openraft::type_config::alias::CommittedLeaderIdOf;
 use openraft::vote::RaftLeaderId;
-use openraft::{Config, Instant, RaftMetrics, SnapshotPolicy};
+use openraft::{Config, Instant, OptionalSend, RaftMetrics, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -41,6 +41,8 @@ const KEPT_ENTRIES: u64 = 5_000;
 pub const SNAPSHOT_LOG_BYTES: u64 = 32 * 1024 * 1024;
 /// Between looks at what no metric tells: whether the leader is still heard.
 const LOOK: Duration = Duration::from_millis(100);
+/// A snapshot and the removal of entries are waited for so long, each.
+const CUT_WAIT: Duration = Duration::from_secs(1);
 
 /// Who leads a group, as this node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -228,6 +230,11 @@ impl Group {
         self.metrics().membership_config.membership().get_joint_config().len() > 1
     }
 
+    /// Of the last entry in the log, committed or not.
+    pub fn last_index(&self) -> u64 {
+        self.metrics().last_log_index.unwrap_or(0)
+    }
+
     pub fn applied_index(&self) -> u64 {
         self.metrics().last_applied.map_or(0, |id| id.index())
     }
@@ -388,24 +395,37 @@ impl Group {
     }
 
     /// Removes the log up to this entry where all who replicate the group have it, as far as this node knows (one that does not lead knows of
-    /// itself only). True when that is done; else the caller comes again with the same entry: a snapshot must cover it first.
+    /// itself only). True when it is removed from the disk; else the caller comes again with the same entry: a snapshot must cover it first, and
+    /// an entry that is being sent stays until it has been.
     pub async fn cut_log(&self, through: u64) -> bool {
         let metrics = self.metrics();
-        if metrics.purged.is_some_and(|purged| purged.index() >= through) {
+        let has_it = |matched: &Option<LogId>| matched.is_some_and(|matched| matched.index() >= through);
+        if has_it(&metrics.purged) {
             return true;
         }
-        let has_it = |matched: &Option<LogId>| matched.is_some_and(|matched| matched.index() >= through);
-        if metrics.replication.as_ref().is_some_and(|all| !all.values().all(has_it)) {
+        if !has_it(&metrics.last_applied) || metrics.replication.as_ref().is_some_and(|all| !all.values().all(has_it)) {
             return false;
         }
-        let trigger = self.raft.trigger();
-        let is_covered = metrics.snapshot.is_some_and(|snapshot| snapshot.index() >= through);
-        let cut = if is_covered { trigger.purge_log(through).await } else { trigger.snapshot().await };
-        if let Err(error) = cut {
-            tracing::debug!(group = self.name(), %error, "the log was not cut");
-            return false;
+        let cut = async {
+            let trigger = self.raft.trigger();
+            if !has_it(&metrics.snapshot) {
+                trigger.snapshot().await.map_err(|error| error.to_string())?;
+                self.wait_for(|metrics| has_it(&metrics.snapshot)).await?;
+            }
+            trigger.purge_log(through).await.map_err(|error| error.to_string())?;
+            // The request returns before anything is removed, and what is compacted before that gives nothing back.
+            self.wait_for(|metrics| has_it(&metrics.purged)).await
+        };
+        let cut: Result<(), String> = cut.await;
+        if let Err(error) = &cut {
+            tracing::debug!(group = self.name(), through, error, "the log is not cut yet");
         }
-        is_covered
+        cut.is_ok()
+    }
+
+    async fn wait_for(&self, done: impl Fn(&RaftMetrics<TypeConfig>) -> bool + OptionalSend) -> Result<(), String> {
+        let waited = self.raft.wait(Some(CUT_WAIT)).metrics(done, "the log is cut").await;
+        waited.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Term and index of the last entry this replica holds; `None` where it holds none.

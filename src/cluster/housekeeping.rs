@@ -24,44 +24,54 @@ const COMPACT_BYTES: u64 = 8 * 1024 * 1024;
 /// What was seen of one group; bytes are those of `Group::appended_bytes`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
-    /// At the last look, and the last entry applied then.
+    /// At the last look, and the last entry of the log then, applied or not: what is behind it was appended since.
     bytes: u64,
-    applied: u64,
-    /// When the log was cut last.
-    cut_bytes: u64,
-    /// The last entry that is being cut, and the bytes then. It stays while later ones are applied, or a log that grows slowly would never
+    last: u64,
+    /// When the log was cut last; `None` before the first time, where it holds what earlier processes left.
+    cut_bytes: Option<u64>,
+    /// The last entry that is being cut, and the bytes then. It stays while later ones are appended, or a log that grows slowly would never
     /// get there.
     cutting: Option<(u64, u64)>,
 }
 
 impl Seen {
-    /// What is to be cut now: the last entry, and the bytes up to it.
-    fn next_cut(&mut self, bytes: u64) -> Option<(u64, u64)> {
-        if self.cutting.is_none() && bytes - self.cut_bytes >= CUT_BYTES {
-            self.cutting = Some((self.applied, self.bytes));
+    /// What is to be cut now: the last entry, and the bytes up to it. `last`: of the log's entries now.
+    fn next_cut(&mut self, bytes: u64, last: u64) -> Option<(u64, u64)> {
+        // An entry that a new leader took back will not be there before another takes its place.
+        self.cutting = self.cutting.filter(|(through, _)| *through <= last);
+        let is_worth_it = self.last > 0 && self.cut_bytes.is_none_or(|cut_bytes| bytes - cut_bytes >= CUT_BYTES);
+        if self.cutting.is_none() && is_worth_it {
+            self.cutting = Some((self.last, self.bytes));
         }
         self.cutting
+    }
+
+    fn cut(&mut self) {
+        if let Some((_, cut_bytes)) = self.cutting.take() {
+            self.cut_bytes = Some(cut_bytes);
+        }
     }
 }
 
 pub async fn run(node: Arc<Node>) {
-    let mut seen: Vec<Seen> = node.groups.iter().map(|_| Seen::default()).collect();
-    let mut log_compacted_bytes = 0;
+    // The bytes cut when all logs were compacted last; what earlier processes left is cut and compacted once.
+    let mut compacted_bytes = (node.storage.log_table_bytes() < COMPACT_BYTES).then_some(0);
+    let at_start = Seen { cut_bytes: compacted_bytes, ..Seen::default() };
+    let mut seen: Vec<Seen> = node.groups.iter().map(|_| at_start).collect();
     loop {
         tokio::time::sleep(INTERVAL).await;
         let all_here = all_here(&node);
         let mut quiet = true;
         for (group, seen) in node.groups.iter().zip(&mut seen) {
-            let bytes = group.appended_bytes();
+            let (bytes, last) = (group.appended_bytes(), group.last_index());
             quiet &= bytes - seen.bytes < QUIET_BYTES;
             if all_here
-                && let Some((through, cut_bytes)) = seen.next_cut(bytes)
+                && let Some((through, _)) = seen.next_cut(bytes, last)
                 && group.cut_log(through).await
             {
-                (seen.cut_bytes, seen.cutting) = (cut_bytes, None);
+                seen.cut();
             }
-            seen.bytes = bytes;
-            seen.applied = group.applied_index();
+            (seen.bytes, seen.last) = (bytes, last);
         }
         if !quiet {
             continue;
@@ -70,11 +80,12 @@ pub async fn run(node: Arc<Node>) {
             compact_state(&node, group).await;
         }
         // The bytes of logs that were cut: what was appended since is still needed.
-        let cut_bytes: u64 = seen.iter().map(|seen| seen.cut_bytes).sum();
-        if cut_bytes - log_compacted_bytes >= COMPACT_BYTES {
-            log_compacted_bytes = cut_bytes;
+        let Some(cut_bytes) = seen.iter().map(|seen| seen.cut_bytes).sum::<Option<u64>>() else { continue };
+        if compacted_bytes.is_none_or(|compacted_bytes| cut_bytes - compacted_bytes >= COMPACT_BYTES) {
             let storage = Arc::clone(&node.storage);
-            done("logs", blocking(move || storage.compact_logs()).await);
+            if done("logs", blocking(move || storage.compact_logs()).await) {
+                compacted_bytes = Some(cut_bytes);
+            }
         }
     }
 }
@@ -90,13 +101,14 @@ async fn compact_state(node: &Node, group: &Group) {
     done("state", blocking(move || state.compact()).await);
 }
 
-/// What is not given back now is given back later.
-fn done(what: &str, outcome: Result<Result<(), crate::storage::StorageError>, tokio::task::JoinError>) {
-    match outcome {
+/// False where it failed: what is not given back now is given back later.
+fn done(what: &str, outcome: Result<Result<(), crate::storage::StorageError>, tokio::task::JoinError>) -> bool {
+    match &outcome {
         Ok(Ok(())) => tracing::debug!(what, "compacted"),
         Ok(Err(error)) => tracing::warn!(what, %error, "not compacted"),
         Err(error) => tracing::warn!(what, %error, "not compacted"),
     }
+    matches!(outcome, Ok(Ok(())))
 }
 
 #[cfg(test)]
@@ -104,13 +116,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_being_cut_does_not_move_with_what_is_applied_meanwhile() {
-        let mut seen = Seen { bytes: CUT_BYTES, applied: 100, ..Seen::default() };
-        assert_eq!(seen.next_cut(CUT_BYTES - 1), None, "too little");
-        assert_eq!(seen.next_cut(CUT_BYTES), Some((100, CUT_BYTES)));
-        (seen.bytes, seen.applied) = (CUT_BYTES + 10, 101);
-        assert_eq!(seen.next_cut(CUT_BYTES + 20), Some((100, CUT_BYTES)));
-        (seen.cut_bytes, seen.cutting) = (CUT_BYTES, None);
-        assert_eq!(seen.next_cut(CUT_BYTES + 30), None);
+    fn what_is_being_cut_does_not_move_with_what_is_appended_meanwhile() {
+        let mut seen = Seen { bytes: CUT_BYTES, last: 100, cut_bytes: Some(0), ..Seen::default() };
+        assert_eq!(seen.next_cut(CUT_BYTES - 1, 100), None, "too little");
+        assert_eq!(seen.next_cut(CUT_BYTES, 100), Some((100, CUT_BYTES)));
+        (seen.bytes, seen.last) = (CUT_BYTES + 10, 101);
+        assert_eq!(seen.next_cut(CUT_BYTES + 20, 102), Some((100, CUT_BYTES)));
+        seen.cut();
+        assert_eq!(seen.next_cut(CUT_BYTES + 30, 103), None);
+    }
+
+    #[test]
+    fn what_earlier_processes_left_is_cut_once() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.next_cut(10, 90), None, "not looked at before");
+        (seen.bytes, seen.last) = (10, 90);
+        assert_eq!(seen.next_cut(20, 91), Some((90, 10)));
+        seen.cut();
+        assert_eq!(seen.next_cut(CUT_BYTES, 92), None);
+    }
+
+    #[test]
+    fn entries_that_were_taken_back_are_not_waited_for() {
+        let mut seen = Seen { bytes: CUT_BYTES, last: 100, cut_bytes: Some(0), ..Seen::default() };
+        assert_eq!(seen.next_cut(CUT_BYTES, 100), Some((100, CUT_BYTES)));
+        (seen.bytes, seen.last) = (CUT_BYTES, 95);
+        assert_eq!(seen.next_cut(CUT_BYTES, 96), Some((95, CUT_BYTES)));
     }
 }

@@ -80,6 +80,10 @@ impl FileLogs {
         Some(Arc::new(FileLog { shared: self.shared.clone(), group }))
     }
 
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.shared.engine().map_or(0, |engine| engine.keyspace.disk_space())
+    }
+
     /// Gives back the room of purged entries.
     pub(super) fn compact(&self) -> Result<(), StorageError> {
         let failed = |error| StorageError::engine(&self.shared.dir, "compaction", error);

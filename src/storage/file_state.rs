@@ -32,8 +32,9 @@ const RESERVED: &[u8] = &[0xFF; 8];
 const APPLIED_KEY: &[u8] = b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFFapplied";
 /// Of a key in a message, bytes.
 const KEY_LEN_SHOWN: usize = 64;
-/// Fewer deleted records are not worth a compaction.
+/// Fewer deleted records are not worth a compaction, unless they are large: of so many bytes together, going by the records' mean.
 const DELETED_MIN: u64 = 64;
+const DELETED_BYTES_MIN: u64 = 1024 * 1024;
 
 /// The states of all groups.
 pub(super) struct FileStates {
@@ -76,6 +77,15 @@ struct Engine {
 struct Generation {
     number: u64,
     keyspace: Keyspace,
+    /// Records there after the last compaction, or at the start.
+    kept: Arc<AtomicU64>,
+}
+
+impl Generation {
+    fn new(number: u64, keyspace: Keyspace) -> Self {
+        let kept = Arc::new(AtomicU64::new(keyspace.approximate_len() as u64));
+        Self { number, keyspace, kept }
+    }
 }
 
 impl FileStates {
@@ -100,7 +110,7 @@ impl FileStates {
                 let place = format!("group {group} generation");
                 let number = number(&control, &dir, &group.to_be_bytes(), &place)?.unwrap_or(0);
                 let name = keyspace_name(group, number);
-                Ok(Generation { number, keyspace: engine::keyspace(&db, &dir, &name, sizes, !initialised)? })
+                Ok(Generation::new(number, engine::keyspace(&db, &dir, &name, sizes, !initialised)?))
             })
             .collect::<Result<Vec<_>, StorageError>>()?;
         let shared = Shared {
@@ -222,14 +232,17 @@ impl StateStore for FileState {
     fn compact(&self) -> Result<(), StorageError> {
         let (engine, generation) = self.engine()?;
         let deleted = self.deleted().load(Ordering::Relaxed);
-        // Deleted ones count among those there, and so do the marks of their deletion.
-        let there = generation.keyspace.approximate_len() as u64;
-        if deleted < DELETED_MIN.max(there / 4) {
+        // Not of those there now: the engine counts each version of a record, and `applied` has one with each write. So a compaction writes no
+        // more than four times what was deleted, and what was written since the last.
+        let kept = generation.kept.load(Ordering::Relaxed);
+        let is_much = deleted >= DELETED_MIN || generation.keyspace.disk_space() / kept.max(1) * deleted >= DELETED_BYTES_MIN;
+        if !is_much || deleted < kept.div_ceil(4).max(1) {
             return Ok(());
         }
         let failed = |error| self.shared.engine_error(&self.place("compaction"), error);
         engine::compact(&generation.keyspace).map_err(failed)?;
         self.deleted().fetch_sub(deleted, Ordering::Relaxed);
+        generation.kept.store(generation.keyspace.approximate_len() as u64, Ordering::Relaxed);
         // The mark of the flush is newer than what was compacted.
         self.shared.written.fetch_add(1, Ordering::Release);
         self.shared.flush()?;

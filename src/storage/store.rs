@@ -206,6 +206,16 @@ impl Storage {
         }
     }
 
+    /// Bytes of the tables of all logs on the disk, without journals.
+    pub fn log_table_bytes(&self) -> u64 {
+        match &self.backend {
+            Backend::Memory(_) => 0,
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(_) => 0,
+            Backend::File(files) => files.logs.table_bytes(),
+        }
+    }
+
     /// Takes nothing any more: what should be here is not.
     pub fn stop(&self, why: String) {
         self.health.poison(&StorageError::Engine(why));

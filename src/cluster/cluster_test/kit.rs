@@ -57,6 +57,22 @@ pub struct TestNode {
     pub hooks: Arc<Recorder>,
 }
 
+/// An address that was free a moment ago and that this process gives to nobody else. Below the range from which the kernel gives ports to
+/// outgoing connections and to listeners without a port: while nothing listens there, none of those may be given it.
+pub fn free_address() -> SocketAddr {
+    const PORTS: std::ops::Range<u32> = 12_000..31_900;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let given = GIVEN.fetch_add(1, Ordering::Relaxed);
+        assert!(given < PORTS.len() as u32, "no free port in {PORTS:?}");
+        // Test runs at the same time start at different places.
+        let port = PORTS.start + (std::process::id() * 997 + given) % PORTS.len() as u32;
+        if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", u16::try_from(port).unwrap())) {
+            return listener.local_addr().unwrap();
+        }
+    }
+}
+
 /// The plan of a cluster: names, ports and data directories.
 pub struct Plan {
     directory: TempDir,
@@ -66,9 +82,7 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(nodes: usize, mode: Mode) -> Self {
-        // Held until all are drawn, so that no port is drawn twice.
-        let listeners: Vec<_> = (0..nodes).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let addresses = (0..nodes).map(|_| free_address()).collect();
         Self { directory: tempfile::tempdir().unwrap(), mode, addresses }
     }
 

@@ -12,7 +12,7 @@ use crate::replica::ShardId;
 use crate::storage::recover::{self, Who};
 use crate::storage::{Mode, Storage, StorageError};
 
-use super::kit::{Plan, SHARDS, TestNode, log, wait_for, wait_same_state};
+use super::kit::{Plan, SHARDS, TestNode, free_address, log, wait_for, wait_same_state};
 
 /// Long enough for several elections.
 const ELECTIONS: Duration = Duration::from_secs(4);
@@ -290,7 +290,7 @@ async fn a_node_that_moved_is_found_at_its_new_address() {
     let moved = nodes.pop().unwrap();
     moved.cluster.shutdown().await;
     drop(moved);
-    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let elsewhere = free_address();
     let settings = ClusterSettings { bind: Some(elsewhere), advertised: elsewhere.to_string(), ..plan.settings(2) };
     let moved = plan.start_with(2, settings).await;
     moved.ready().await;

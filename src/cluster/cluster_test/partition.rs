@@ -85,6 +85,17 @@ impl Wired {
         }
     }
 
+    /// Not at one moment: a machine that holds a node up for a second has it look anew at what the others acknowledged, with whole wires too.
+    async fn all_serve(&self) {
+        let serves = |node: &TestNode| node.cluster.is_ready() && !node.cluster.is_stale();
+        let waits = |node: &TestNode| (node.cluster.is_stale(), node.cluster.status().waiting_for);
+        let states = || format!("{:?}", self.nodes.iter().map(waits).collect::<Vec<_>>());
+        if !self.nodes.iter().all(serves) {
+            tracing::info!(states = states(), "not all serve at this moment");
+        }
+        wait_for("three nodes that serve", || self.nodes.iter().all(serves), states).await;
+    }
+
     /// One pair cannot talk for long, or only in one direction: all three serve on, and what they acknowledge is true.
     async fn serves_on_without_a_pair(&self, cut: impl Fn(&Self)) {
         self.acknowledges_everywhere("before", 1).await;
@@ -100,7 +111,7 @@ impl Wired {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tracing::info!(?longest, round, "three acknowledgements while a pair was cut");
-        assert!(self.nodes.iter().all(|node| node.cluster.is_ready() && !node.cluster.is_stale()));
+        self.all_serve().await;
         assert!(self.nodes.iter().all(|node| node.cluster.peers().len() == 2));
         self.each_wire(Wire::mend);
         self.acknowledges_everywhere("after", 3).await;
@@ -131,7 +142,7 @@ async fn a_pair_that_is_refused_is_not_dead_and_is_heard_through_the_third() {
             assert!(wired.nodes.iter().all(|node| node.cluster.peers().len() == 2), "nobody is declared dead");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert!(wired.nodes.iter().all(|node| node.cluster.is_ready() && !node.cluster.is_stale()));
+        wired.all_serve().await;
         wired.each_wire(Wire::mend);
         wired.acknowledges_everywhere(&format!("{a}{b}/after"), 1).await;
     }
@@ -140,7 +151,6 @@ async fn a_pair_that_is_refused_is_not_dead_and_is_heard_through_the_third() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "failed once beside other tests on a busy machine; not looked into yet"]
 async fn a_pair_of_which_one_does_not_hear_the_other_is_heard_through_the_third() {
     log();
     let wired = Wired::start().await;
@@ -222,13 +232,30 @@ async fn a_node_without_a_majority_says_so_and_takes_no_clients_at_once() {
     wired.each_wire_of(0, Wire::cut);
     let begun = Instant::now();
     wired.nodes[0].cluster.minority().await;
-    assert!(!wired.nodes[0].cluster.accepts_clients() && !wired.nodes[0].cluster.is_ready());
+    // What was on its way when the wires were cut may be read late, on a busy machine after this.
+    let waits = || wired.nodes[0].cluster.status().waiting_for.map(|(what, _)| what);
+    let alone = || waits().as_deref() == Some("a majority of the nodes in reach");
+    let refuses = || !wired.nodes[0].cluster.accepts_clients() && !wired.nodes[0].cluster.is_ready();
+    wait_for("knowledge of being alone", || alone() && refuses(), || format!("{:?}", waits())).await;
     tracing::info!(took = ?begun.elapsed(), "knows that it is alone");
-    let waits = wired.nodes[0].cluster.status().waiting_for.map(|(what, _)| what);
-    assert_eq!(waits.as_deref(), Some("a majority of the nodes in reach"));
     assert!(wired.nodes[1].cluster.accepts_clients() || wired.nodes[2].cluster.accepts_clients());
     wired.each_wire(Wire::mend);
     wait_for("readiness", || wired.nodes[0].cluster.is_ready(), String::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_is_handed_over_when_the_successors_commit() {
+    log();
+    let wired = Wired::start().await;
+    let leader = |node: &&TestNode| node.cluster.groups().iter().any(|group| group.is_leader());
+    let stopping = wired.nodes.iter().find(leader).unwrap();
+    // An entry of a new leader comes, and is known to be committed so much later twice.
+    wired.each_wire(|wire| wire.delay(Duration::from_millis(100)));
+    stopping.cluster.begin_stop();
+    stopping.cluster.hand_over().await;
+    for group in stopping.cluster.groups() {
+        assert!(!group.is_leader() && group.view().caught_up, "{}: {:?}", group.name(), group.view());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream, tcp};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::kit::free_address;
+
 /// What is wrong with a wire.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fault {
@@ -32,7 +34,8 @@ pub struct Wire {
 
 impl Wire {
     pub async fn to(target: SocketAddr) -> Self {
-        let mut listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // It stays free while the wire refuses.
+        let mut listener = TcpListener::bind(free_address()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let fault = watch::Sender::new(Fault::default());
         let alive = Arc::new(RwLock::new(()));

@@ -100,7 +100,7 @@ impl Incoming for FileIncoming {
         self.shared.commit(batch, &place(self.group, "change of generation"))?;
         let mut engine = self.shared.engine.write();
         let groups = Arc::make_mut(&mut engine.as_mut().ok_or_else(closed)?.groups);
-        *groups.get_mut(usize::from(self.group)).ok_or_else(closed)? = Generation { number: self.number, keyspace };
+        *groups.get_mut(usize::from(self.group)).ok_or_else(closed)? = Generation::new(self.number, keyspace);
         self.obsolete = old;
         Ok(())
     }

@@ -69,3 +69,27 @@ fn a_state_of_which_much_was_deleted_gives_its_tables_back_in_one_compaction() {
     assert_eq!(records(&state), vec![(key(VALUES - 1), noise(VALUES - 1))]);
     assert_eq!(state.applied().unwrap(), Some(b"deleted".to_vec()));
 }
+
+#[test]
+fn a_few_large_records_are_worth_a_compaction_and_a_few_small_ones_are_not() {
+    for (value, worth) in [(noise(1), true), (vec![7; 100], false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = open(dir.path());
+        let state = storage.state(1).unwrap();
+        let key = |number: u64| number.to_be_bytes().to_vec();
+        let delete = |numbers: std::ops::Range<u64>| {
+            for number in numbers {
+                state.write(vec![(key(number), None)], b"deleted".to_vec()).unwrap();
+            }
+            state.compact().unwrap();
+            tables_bytes(dir.path(), "state")
+        };
+        for number in 0..VALUES {
+            state.write(vec![(key(number), Some(value.clone()))], b"written".to_vec()).unwrap();
+        }
+        // What is left of that is in one table.
+        let before = delete(60..VALUES);
+        let after = delete(20..60);
+        assert_eq!(before.saturating_sub(after) > 30 * value.len() as u64, worth, "{before} {after}");
+    }
+}
