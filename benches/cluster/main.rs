@@ -40,6 +40,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// Measures with all programs, and reports.
 type Scene = fn(&Settings, &mut Report) -> Result<(), Failure>;
 
+const EXIT_MISSED: u8 = 1;
 const EXIT_CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
@@ -49,12 +50,14 @@ fn main() -> ExitCode {
         Err(error) => return cannot_run(&error),
     };
     match run(&settings) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_MISSED),
         Err(error) => cannot_run(&error),
     }
 }
 
-fn run(settings: &Settings) -> Result<(), Failure> {
+/// False where a goal was missed.
+fn run(settings: &Settings) -> Result<bool, Failure> {
     let began = Instant::now();
     let mut report = Report::new(settings);
     let scenes: [(&str, Scene); 5] = [
@@ -68,8 +71,7 @@ fn run(settings: &Settings) -> Result<(), Failure> {
         eprintln!("{name} ({} s)", began.elapsed().as_secs());
         scene(settings, &mut report).map_err(|error| format!("{name}: {error}"))?;
     }
-    report.finish(began.elapsed());
-    Ok(())
+    Ok(report.finish(began.elapsed()))
 }
 
 fn cannot_run(error: &Failure) -> ExitCode {

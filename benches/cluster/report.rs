@@ -74,7 +74,8 @@ impl Report {
         self.rows.push(Row { what: what.to_owned(), program, value, goal });
     }
 
-    pub fn finish(self, took: Duration) {
+    /// False where a goal was missed.
+    pub fn finish(self, took: Duration) -> bool {
         println!("\n{}\n", self.head);
         println!("| Figure | Program | Measured | Goal | Reached |");
         println!("| --- | --- | --- | --- | --- |");
@@ -89,5 +90,6 @@ impl Report {
         if self.quick {
             println!("Quick run: small numbers. A smoke test, no figures to quote.");
         }
+        self.rows.iter().all(|row| row.goal.as_ref().is_none_or(|(_, reached)| *reached))
     }
 }

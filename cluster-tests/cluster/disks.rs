@@ -27,7 +27,7 @@ const FILLS: Duration = Duration::from_secs(120);
 pub(super) struct Mount(PathBuf);
 
 /// Leaves a line for the summary of `make test`, as the fault tests do: what a passing test prints nobody sees.
-pub(super) fn leave_out(reason: &str) {
+pub(crate) fn leave_out(reason: &str) {
     let test = std::thread::current().name().map_or_else(|| "cluster.disks".to_owned(), |name| name.replace("::", "."));
     let folder = repository().join("target/faults");
     fs::create_dir_all(&folder).unwrap();

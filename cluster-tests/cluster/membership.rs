@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use troupemq::mqtt::{QoS, ReasonCode};
 
+use super::disks::leave_out;
 use crate::harness::client::{Client, Options};
 use crate::harness::config::{Config, SECRET, SHARDS};
 use crate::harness::node::{Node, private_hosts};
@@ -246,7 +247,7 @@ fn found_by_dns(name: &str, address: &str, port: u16, inside: &str, more: &str) 
 #[test]
 fn nodes_find_each_other_by_a_name_with_several_addresses_and_follow_it() {
     if !private_hosts() {
-        eprintln!("nodes_find_each_other_by_a_name_..: left out, since a mount namespace is not permitted here");
+        leave_out("a mount namespace is not permitted here");
         return;
     }
     let _permit = acquire(Weight::Cluster);

@@ -4,7 +4,7 @@ mod addons;
 mod carried;
 mod damage;
 mod declared;
-mod disks;
+pub mod disks;
 mod drain;
 mod founding;
 mod give_back;

@@ -246,11 +246,9 @@ fn old_program() -> Option<PathBuf> {
 
 /// A real roll under load. The old program is not in the tree: without it, `mixed versions` in the library's cluster tests stand for it.
 #[tokio::test]
+#[ignore = "needs the program of the release before in TROUPEMQ_OLD_BIN"]
 async fn a_cluster_of_the_release_before_is_rolled_under_load() {
-    let Some(old) = old_program() else {
-        eprintln!("left out: TROUPEMQ_OLD_BIN does not name the program of the release before");
-        return;
-    };
+    let Some(old) = old_program() else { panic!("TROUPEMQ_OLD_BIN does not name the program of the release before") };
     let mut trio = Trio::new(Weight::Whole, |_| {});
     trio.nodes.iter_mut().for_each(|node| node.program = Some(old.clone()));
     trio.start_all();

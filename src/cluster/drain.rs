@@ -56,9 +56,10 @@ pub async fn run(node: Arc<Node>) {
 
 /// A peer says whether work may be handed to it.
 pub fn heard(node: &Node, from: NodeId, draining: bool) {
+    let incarnation = node.meta.member(from).map(|member| member.incarnation);
     let mut peers = node.draining_peers.lock();
     if draining {
-        peers.insert(from, monotonic_ms());
+        peers.insert(from, (monotonic_ms(), incarnation));
     } else {
         peers.remove(&from);
     }
@@ -69,8 +70,10 @@ pub fn is_draining(node: &Node, member: NodeId) -> bool {
     if member == node.id {
         return node.leaves_work();
     }
-    let told_ms = node.draining_peers.lock().get(&member).copied();
-    told_ms.is_some_and(|told| monotonic_ms().saturating_sub(told) < FORGET_MS)
+    // What a process said holds for it, not for the one that is started in its place.
+    let incarnation = node.meta.member(member).map(|member| member.incarnation);
+    let told = node.draining_peers.lock().get(&member).copied();
+    told.is_some_and(|(told_ms, of)| of == incarnation && monotonic_ms().saturating_sub(told_ms) < FORGET_MS)
 }
 
 /// Waits until a node that leaves its work leads no group that another could lead, and whoever leads instead has committed something: before that

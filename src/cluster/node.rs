@@ -78,7 +78,7 @@ pub struct Node {
     draining: AtomicBool,
     pub drain_bell: Notify,
     /// Peers that stop or drain, and when they said so.
-    pub draining_peers: Mutex<BTreeMap<NodeId, u64>>,
+    pub draining_peers: Mutex<BTreeMap<NodeId, (u64, Option<Incarnation>)>>,
     /// Whether too few members are in reach for anything to be agreed on.
     minority: watch::Sender<bool>,
     pub operator: Operator,

@@ -41,7 +41,9 @@ pub async fn remove(node: &Arc<Node>, id: NodeId, told: impl Fn(String)) -> Resu
         None if !is_anywhere(node, id) => return Err(RemoveError::NotAMember),
         // It is about to join, or somebody's leftover.
         None if node.hears(id) => return Err(RemoveError::Alive),
-        Some(member) if member.alive => return Err(RemoveError::Alive),
+        Some(member) if member.alive && node.hears(id) => return Err(RemoveError::Alive),
+        // Silent, and nobody is there to declare it dead.
+        Some(member) if member.alive => return Err(RemoveError::Timeout(missing(node, id))),
         _ => {}
     }
     let until = Instant::now() + TIMEOUT;
