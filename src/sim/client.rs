@@ -21,6 +21,8 @@ use super::pipe::Pipe;
 const VERSION: ProtocolVersion = ProtocolVersion::V5;
 /// Without an answer for so long a client tries another node, ms.
 const PATIENCE_MS: u64 = 20_000;
+/// Out of so many messages a publisher sends one and is gone before it is answered.
+const HASTY_ONE_IN: u32 = 25;
 /// Session Expiry Interval of persistent sessions, seconds.
 const EXPIRY_S: u32 = 7_200;
 
@@ -83,6 +85,8 @@ pub struct Connection {
     pub suback_ms: Option<u64>,
     will: Option<usize>,
     pub leave_ms: Option<u64>,
+    /// Is gone then without a word, and there again at once.
+    pub hasty_ms: Option<u64>,
 }
 
 impl Connection {
@@ -113,6 +117,15 @@ impl SimClient {
 
     pub fn is_online(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.online)
+    }
+
+    pub fn is_publisher(&self) -> bool {
+        !self.profile.topics.is_empty()
+    }
+
+    /// Where it is online.
+    pub fn node(&self) -> Option<usize> {
+        self.connection.as_ref().filter(|connection| connection.online).map(|connection| connection.node)
     }
 
     /// Nothing of its own is under way.
@@ -161,6 +174,7 @@ impl SimClient {
             suback_ms: None,
             will: will.map(|(id, _)| id),
             leave_ms: None,
+            hasty_ms: None,
         };
         connection.send(&Packet::Connect(Box::new(connect)));
         oracle.trace.say(now_ms, format_args!("{} connects to node {node}", self.profile.id));
@@ -372,6 +386,13 @@ impl SimClient {
             self.next_connect_ms = now_ms + rng.random_range(100..=2_000);
             return;
         }
+        if connection.hasty_ms.is_some_and(|at| now_ms >= at) {
+            oracle.coverage.hit("publishers gone before they were answered");
+            let how = if rng.random_ratio(1, 2) { Ending::Abort } else { Ending::Takeover };
+            self.leave(how, now_ms, oracle);
+            self.next_connect_ms = now_ms + rng.random_range(1..=30);
+            return;
+        }
         while connection.acks.front().is_some_and(|(due_ms, _)| *due_ms <= now_ms) {
             if let Some((_, packet)) = connection.acks.pop_front() {
                 connection.send(&packet);
@@ -388,13 +409,17 @@ impl SimClient {
     }
 
     fn publish(&mut self, now_ms: u64, rng: &mut StdRng, oracle: &mut Oracle) {
-        let Some(connection) = &self.connection else { return };
+        let Some(connection) = &mut self.connection else { return };
         for out in self.outgoing.iter_mut().filter(|out| !out.received && out.sent_ms == 0) {
             let dup = out.sent;
             out.sent = true;
             out.sent_ms = now_ms;
-            oracle.trace.say(now_ms, format_args!("{} sends m{} again: {dup}", self.profile.id, out.message));
             let message = oracle.message_sent(out.message, now_ms);
+            let (qos, expiry_s) = (message.qos as u8, message.expiry_s);
+            oracle.trace.say(
+                now_ms,
+                format_args!("{} sends m{}, QoS {qos}, expiry {expiry_s:?}, again: {dup}", self.profile.id, out.message),
+            );
             connection.send(&Packet::Publish(Box::new(Publish {
                 dup,
                 qos: message.qos,
@@ -404,6 +429,9 @@ impl SimClient {
                 properties: PublishProperties { message_expiry_interval: message.expiry_s, ..PublishProperties::default() },
                 payload: Bytes::from(format!("m{}", out.message)),
             })));
+            if !self.quiet && rng.random_ratio(1, HASTY_ONE_IN) {
+                connection.hasty_ms = Some(now_ms + rng.random_range(1..=80));
+            }
         }
         if self.quiet || now_ms < self.next_message_ms || self.outgoing.len() >= self.profile.window {
             return;

@@ -2,6 +2,7 @@
 
 use rand::Rng;
 
+use super::client::SimClient;
 use super::node::SimNode;
 use super::oracle::Ending;
 use super::world::World;
@@ -20,7 +21,10 @@ pub enum Healing {
 pub struct Faults {
     next_ms: u64,
     pub healing: Vec<Healing>,
-    /// A node that came with an empty disk or was removed has to be back before the next such thing.
+    /// Nodes that are cut off and lose power then.
+    pub doomed: Vec<(usize, u64)>,
+    /// A node that came with an empty disk or was removed has to be filled again before the next such thing: of what is lost with the disks of
+    /// a majority nothing can be promised.
     pub refilling: Option<usize>,
     /// Removed members: (removed, from when on it may come back).
     pub removed: Option<(usize, u64)>,
@@ -30,14 +34,13 @@ impl World {
     pub(super) fn faults(&mut self) {
         let now_ms = self.now_ms;
         self.heal_due();
+        self.doom_due();
         self.go_on_with_members();
         if now_ms < self.faults.next_ms {
             return;
         }
         self.faults.next_ms = now_ms + self.rng.random_range(1..PAUSE_MS * 2);
-        // A replica that lost its disk has forgotten its vote and what it acknowledged: until it is filled again the others must stay whole.
-        let kind = if self.faults.refilling.is_some() { 99 } else { self.rng.random_range(0..100) };
-        match kind {
+        match self.rng.random_range(0..100) {
             0..10 => self.kill(false),
             10..18 => self.kill(true),
             18..20 => self.all_lose_power(),
@@ -53,6 +56,7 @@ impl World {
             82..87 => self.slow_disk(),
             87..90 => self.lose_disk(),
             90..92 => self.remove_a_member(),
+            92..96 => self.cut_off_and_lose_power(),
             _ => self.disturb_clients(),
         }
     }
@@ -198,13 +202,17 @@ impl World {
     fn is_whole(&self) -> bool {
         let is_well =
             |node: &SimNode| !node.is_paused(self.now_ms) && self.now_ms >= node.disk_busy_until_ms && !node.is_stopping();
-        self.all_are_ready() && self.faults.healing.is_empty() && self.nodes.iter().all(is_well) && self.have_equal_logs()
+        self.faults.refilling.is_none()
+            && self.all_are_ready()
+            && self.faults.healing.is_empty()
+            && self.nodes.iter().all(is_well)
+            && self.have_equal_logs()
     }
 
-    /// A node's machine is replaced: it comes back under its name with an empty disk. One at a time, and only beside others that are whole,
-    /// since a cluster that loses the disks of a majority has lost its data.
+    /// A node's machine is replaced: it comes back under its name with an empty disk, whatever else is wrong then or goes wrong until it is
+    /// filled again. One at a time.
     fn lose_disk(&mut self) {
-        if !self.is_whole() {
+        if self.faults.refilling.is_some() {
             return;
         }
         let Some(node) = self.random_running() else { return };
@@ -244,8 +252,36 @@ impl World {
                 }
             }
         }
-        if self.faults.refilling.is_some_and(|node| self.nodes[node].is_ready()) {
+        if self.faults.refilling.is_some_and(|node| self.nodes[node].is_filled(self.nodes.len())) {
             self.faults.refilling = None;
+        }
+    }
+
+    /// A node, rather one with a publisher, that nobody hears any more, and that loses power soon after: what it acknowledged meanwhile it had
+    /// to itself.
+    fn cut_off_and_lose_power(&mut self) {
+        let busy: Vec<usize> = self.clients.iter().filter(|client| client.is_publisher()).filter_map(SimClient::node).collect();
+        let node = if busy.is_empty() { 0 } else { busy[self.rng.random_range(0..busy.len())] };
+        if !self.nodes[node].is_running() {
+            return;
+        }
+        let (until_ms, for_ms) = (self.rng.random_range(150..2_500), self.rng.random_range(2_500..8_000));
+        self.fault("nodes cut off that lose power", format_args!("node {node} after {until_ms} ms, cut for {for_ms} ms"));
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            self.cut(node, other, for_ms);
+            self.cut(other, node, for_ms);
+        }
+        self.faults.doomed.push((node, self.now_ms + until_ms));
+    }
+
+    fn doom_due(&mut self) {
+        let now_ms = self.now_ms;
+        let due: Vec<usize> = self.faults.doomed.extract_if(.., |(_, at_ms)| *at_ms <= now_ms).map(|(node, _)| node).collect();
+        for node in due {
+            if self.nodes[node].is_running() {
+                self.oracle.trace.say(now_ms, format_args!("node {node}, cut off, loses power"));
+                self.crash(node, true);
+            }
         }
     }
 

@@ -63,6 +63,7 @@ struct Process {
     local: Rc<Local>,
     cluster: Cluster,
     node: Arc<Node>,
+    storage: Arc<Storage>,
     turn: RefCell<Option<Turn>>,
     /// Connections with clients.
     pipes: Vec<std::rc::Weak<RefCell<Pipe>>>,
@@ -136,13 +137,14 @@ impl SimNode {
         let started = system.block_on(async move {
             let name = settings.0.node_name.clone();
             let storage = Storage::simulated(disk, &name, SHARDS, crate::cluster::clock::wall_ms()).map_err(|e| e.to_string())?;
-            assemble(settings, Arc::new(storage), arbiter).await
+            let storage = Arc::new(storage);
+            assemble(settings, Arc::clone(&storage), arbiter).await.map(|parts| (parts, storage))
         });
         let turn = simulated::swap(None);
         match started {
-            Ok((local, cluster, node)) => {
+            Ok(((local, cluster, node), storage)) => {
                 let turn = RefCell::new(turn);
-                self.process = Some(Process { stopping: None, local, cluster, node, turn, pipes: Vec::new(), system });
+                self.process = Some(Process { stopping: None, local, cluster, node, storage, turn, pipes: Vec::new(), system });
                 self.restart_at_ms = None;
                 Ok(())
             }
@@ -278,6 +280,15 @@ impl SimNode {
 
     pub fn is_ready(&self) -> bool {
         self.ask(Cluster::is_ready).unwrap_or(false)
+    }
+
+    /// Its replicas are there, and have their votes, as everybody's.
+    pub fn is_filled(&self, nodes: usize) -> bool {
+        let is_voteless = self.process.as_ref().is_none_or(|process| process.storage.is_voteless());
+        let status = self.ask(Cluster::status);
+        self.is_ready()
+            && !is_voteless
+            && status.is_some_and(|status| status.groups.iter().all(|group| !group.changing && group.voters.len() == nodes))
     }
 
     pub fn waiting_for(&self) -> Option<String> {

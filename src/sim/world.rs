@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use crate::config::Settings;
 use crate::mqtt::QoS;
 use crate::plant::{self, Plant};
-use crate::replica::ShardId;
+use crate::replica::{ShardId, State};
 
 use super::client::{Profile, SimClient};
 use super::faults::Faults;
@@ -26,6 +26,8 @@ const READY_MS_MAX: u64 = 60_000;
 const REST_MS_MAX: u64 = 180_000;
 /// Nothing came for so long: everything is at rest.
 const REST_MS: u64 = 8_000;
+/// Replicas at rest are equal at some moment within so much.
+const EQUAL_MS_MAX: u64 = 2_000;
 /// Events in a shard's outbox, and entries of one queue, at rest.
 const OUTBOX_REST_MAX: u64 = 20_000;
 
@@ -152,6 +154,7 @@ impl World {
         self.oracle.trace.say(self.now_ms, format_args!("everything heals"));
         self.net.heal();
         self.faults.healing.clear();
+        self.faults.doomed.clear();
         if let Some((removed, at_ms)) = &mut self.faults.removed {
             let _ = removed;
             *at_ms = (*at_ms).min(self.now_ms + 10_000);
@@ -165,10 +168,13 @@ impl World {
             client.next_connect_ms = client.next_connect_ms.min(self.now_ms);
             client.profile.visitor = false;
             if let Some(connection) = &mut client.connection {
-                connection.leave_ms = None;
+                (connection.leave_ms, connection.hasty_ms) = (None, None);
             }
         }
-        self.until("all nodes to be ready", REST_MS_MAX, Self::all_are_ready);
+        // One that is stopped hears nothing of it before it goes on.
+        self.until("all nodes to be ready", REST_MS_MAX, |world| {
+            world.all_are_ready() && world.nodes.iter().all(|node| !node.is_paused(world.now_ms))
+        });
         self.until("all clients to be at rest", REST_MS_MAX, |world| world.clients.iter().all(SimClient::is_at_rest));
         let mut delivered = (self.oracle.coverage.count("messages delivered"), self.now_ms);
         let end_ms = self.now_ms + REST_MS_MAX;
@@ -203,11 +209,20 @@ impl World {
         self.check_replicas();
     }
 
-    /// Replicas are equal, and hold no more than they should.
+    fn digests(&self, shard: ShardId) -> Vec<u64> {
+        self.nodes.iter().filter_map(|node| node.read(shard, |state| state.digest())).collect()
+    }
+
+    /// Replicas are equal, but for an entry that is just on its way, and hold no more than they should.
     fn check_replicas(&mut self) {
         for shard in (0..SHARDS).map(ShardId) {
-            let digests: Vec<_> = self.nodes.iter().filter_map(|node| node.read(shard, |state| state.digest())).collect();
-            if digests.windows(2).any(|pair| pair[0] != pair[1]) {
+            let differ = |digests: &[u64]| digests.windows(2).any(|pair| pair[0] != pair[1]);
+            let by_ms = self.now_ms + EQUAL_MS_MAX;
+            while differ(&self.digests(shard)) && self.now_ms < by_ms {
+                self.step();
+            }
+            let digests = self.digests(shard);
+            if differ(&digests) {
                 self.oracle.fail(format!("replicas of shard {} differ: {digests:x?}", shard.0));
             }
             for node in &self.nodes {
@@ -217,8 +232,11 @@ impl World {
                 let outbox = bounds.1.index.saturating_sub(bounds.0.index);
                 if queued > 0 || outbox > OUTBOX_REST_MAX || node.pending() > 0 {
                     let pending = node.pending();
+                    let queues = node.read(shard, queues).unwrap_or_default();
+                    let leader = self.nodes.iter().position(|node| node.leads(shard));
                     let what = format!(
-                        "at rest node {} holds {queued} queued messages in shard {}, {outbox} entries of outbox, {pending} commands",
+                        "at rest node {} holds {queued} queued messages in shard {} ({queues}; leader {leader:?}), {outbox} entries of \
+                         outbox, {pending} commands",
                         node.index, shard.0
                     );
                     self.oracle.fail(what);
@@ -345,6 +363,14 @@ impl Drop for World {
             node.crash(&net, &mut self.rng, false);
         }
     }
+}
+
+/// Whose queues hold how many.
+fn queues(state: &State) -> String {
+    let sessions = state.sessions().map(|session| (session.client.to_string(), session.queue.entries.len()));
+    let groups = state.groups().map(|(id, group)| (id.full().to_string(), group.queue.entries.len()));
+    let held = sessions.chain(groups).filter(|(_, count)| *count > 0);
+    held.map(|(owner, count)| format!("{owner} {count}")).collect::<Vec<_>>().join(", ")
 }
 
 fn profiles(rng: &mut StdRng) -> Vec<Profile> {

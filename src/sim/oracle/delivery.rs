@@ -77,8 +77,10 @@ impl Deliveries {
             };
         }
         session.seen.insert(message, packet_id);
-        // Sent again by its publisher it is matched anew, and comes to who subscribed meanwhile.
-        if made.sends > 1 && session.subscribed_ms.is_some_and(|at| at >= made.first_sent_ms) {
+        // Sent again by its publisher it is matched anew, and comes to who subscribed meanwhile; and it may come, behind later ones, where it
+        // expired in the queue the first time: its time runs anew as well.
+        let is_late = session.subscribed_ms.is_some_and(|at| at >= made.first_sent_ms);
+        if made.sends > 1 && (is_late || made.expiry_s.is_some()) {
             return Ok(false);
         }
         let key = (made.publisher, made.topic.clone(), made.qos as u8, qos as u8);
