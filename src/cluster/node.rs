@@ -442,7 +442,8 @@ impl Node {
     }
 
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        // Who is woken since there is no majority is not to find it ready still.
+        self.ready.load(Ordering::Relaxed) && !*self.minority.borrow()
     }
 
     /// Ready, or not ready since a moment ago: while a leadership is handed over a CONNECT waits for the new leader instead of being refused.
