@@ -29,6 +29,7 @@ const GOODBYE_LOOK: Duration = Duration::from_millis(100);
 /// Keeps a node that leaves its work to others from leading, until the node stops.
 pub async fn run(node: Arc<Node>) {
     let mut told_ms = None;
+    let mut asked = vec![None; node.groups.len()];
     loop {
         let leaves = node.leaves_work();
         let now_ms = monotonic_ms();
@@ -37,7 +38,7 @@ pub async fn run(node: Arc<Node>) {
             group.set_may_lead(!leaves || leaderless);
         }
         if leaves {
-            hand_over_once(&node).await;
+            hand_over_once(&node, &mut asked, now_ms).await;
         }
         if told_ms.is_some_and(|told| told + TELL_MS <= now_ms) || leaves != told_ms.is_some() {
             told_ms = leaves.then_some(now_ms);
@@ -72,32 +73,60 @@ pub fn is_draining(node: &Node, member: NodeId) -> bool {
     told_ms.is_some_and(|told| monotonic_ms().saturating_sub(told) < FORGET_MS)
 }
 
-/// Waits until a node that leaves its work leads no group that another could lead, and knows who leads instead.
+/// Waits until a node that leaves its work leads no group that another could lead, and whoever leads instead has committed something: before that
+/// nothing else is committed either, and clients that are sent away would wait for it elsewhere, for the ends of their connections first.
 pub async fn hand_over(node: &Node) {
     if node.transport.is_none() {
         return;
     }
     node.drain_bell.notify_one();
-    let in_between = |group: &Group| !group.is_leader() && group.view().reachable_leader().is_none();
+    let in_between = |group: &Group| {
+        let view = group.view();
+        !group.is_leader() && (view.reachable_leader().is_none() || !view.caught_up)
+    };
     while node.groups.iter().any(|group| successor(node, group).is_some() || in_between(group)) {
         tokio::time::sleep(POLL).await;
     }
 }
 
-async fn hand_over_once(node: &Node) {
-    for group in &node.groups {
-        if let Some(next) = successor(node, group)
-            && let Err(error) = group.raft.trigger().transfer_leader(next).await
-        {
+/// A successor that a group was asked to have, in the term that it was led in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    term: u64,
+    to: NodeId,
+    since_ms: u64,
+}
+
+impl Asked {
+    /// Whom to ask now: for `patience_ms` the same, if it `is_able` to lead. Two that are asked at a time are candidates of one term, and may
+    /// share the votes; then nobody leads for an election timeout.
+    fn next(before: Option<Self>, now: Self, patience_ms: u64, is_able: impl Fn(NodeId) -> bool) -> Self {
+        let goes_on =
+            |before: &Self| before.term == now.term && now.since_ms - before.since_ms < patience_ms && is_able(before.to);
+        before.filter(goes_on).unwrap_or(now)
+    }
+}
+
+async fn hand_over_once(node: &Node, asked: &mut [Option<Asked>], now_ms: u64) {
+    for (group, asked) in node.groups.iter().zip(asked) {
+        let Some(best) = successor(node, group) else { continue };
+        let now = Asked { term: group.metrics().current_term, to: best, since_ms: now_ms };
+        // A successor waits for its log to be flushed for as long as the shortest election timeout.
+        let next = Asked::next(*asked, now, node.settings.election_min_ms, |peer| is_able(node, peer));
+        *asked = Some(next);
+        if let Err(error) = group.raft.trigger().transfer_leader(next.to).await {
             tracing::debug!(group = group.name(), %error, "leadership was not handed over");
         }
     }
 }
 
+fn is_able(node: &Node, peer: NodeId) -> bool {
+    node.transport.as_ref().is_some_and(|transport| transport.connected(peer)) && !is_draining(node, peer)
+}
+
 /// Nodes that all stop or drain would hand leadership round and round: each keeps what only another of them could take.
 fn successor(node: &Node, group: &Group) -> Option<NodeId> {
-    let transport = node.transport.as_ref()?;
-    group.successor(|peer| transport.connected(peer) && !is_draining(node, peer))
+    group.successor(|peer| is_able(node, peer))
 }
 
 /// Has this node's incarnation declared dead by its own wish, so that the others need not notice; returns when that is applied here.
@@ -111,5 +140,21 @@ pub async fn say_goodbye(node: &Node) {
         }
         propose_meta(node, vec![MetaCommand::NodeDown { node: node.id, incarnation }]).await;
         let _ = tokio::time::timeout(GOODBYE_LOOK, meta_changed.changed()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_successor_is_asked_again_for_as_long_as_it_may_take() {
+        let asked = |term, to, since_ms| Asked { term, to, since_ms };
+        let next = |before, now| Asked::next(Some(before), now, 600, |peer| peer != 9);
+        assert_eq!(Asked::next(None, asked(1, 2, 5), 600, |_| true), asked(1, 2, 5));
+        assert_eq!(next(asked(1, 2, 5), asked(1, 3, 604)), asked(1, 2, 5), "another has caught up meanwhile");
+        assert_eq!(next(asked(1, 2, 5), asked(1, 3, 605)), asked(1, 3, 605), "it had its time");
+        assert_eq!(next(asked(1, 2, 5), asked(2, 3, 6)), asked(2, 3, 6), "of another term");
+        assert_eq!(next(asked(1, 9, 5), asked(1, 3, 6)), asked(1, 3, 6), "out of reach");
     }
 }

@@ -244,6 +244,21 @@ async fn a_node_without_a_majority_says_so_and_takes_no_clients_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_is_handed_over_when_the_successors_commit() {
+    log();
+    let wired = Wired::start().await;
+    let leader = |node: &&TestNode| node.cluster.groups().iter().any(|group| group.is_leader());
+    let stopping = wired.nodes.iter().find(leader).unwrap();
+    // An entry of a new leader comes, and is known to be committed so much later twice.
+    wired.each_wire(|wire| wire.delay(Duration::from_millis(100)));
+    stopping.cluster.begin_stop();
+    stopping.cluster.hand_over().await;
+    for group in stopping.cluster.groups() {
+        assert!(!group.is_leader() && group.view().caught_up, "{}: {:?}", group.name(), group.view());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_is_known_to_be_gone_at_once_and_its_peers_lead() {
     log();
     let plan = Plan::new(3, Mode::InMemory);
