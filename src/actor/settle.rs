@@ -26,8 +26,8 @@ use super::node::Node;
 
 /// A node that does not answer holds a CONNECT up for so long.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
-/// Between looks at whether the node that was asked is still there.
-const LOOK: Duration = Duration::from_millis(20);
+/// Between looks at whether the node that was asked is still there, and the connection.
+const LOOK: Duration = Duration::from_millis(10);
 /// Questions to other nodes at a time; more CONNECTs go on without.
 const ASKED_MAX: usize = 10_000;
 
@@ -61,8 +61,7 @@ impl Asked {
 pub async fn connect(node: Arc<Node>, shard: ShardId, mut command: ConnectCommand) -> Result<Outcome, SubmitError> {
     let Some(cluster) = node.cluster() else { return Err(SubmitError::Unavailable) };
     let client = command.facts.client_id.clone();
-    let present = node.routing.client(&client).and_then(|route| route.state().connection);
-    let present = present.map(|(node, incarnation, connection)| ConnectionRef { node, incarnation, connection });
+    let present = present(&node, &client);
     if let Some(present) = present {
         settle(&node, shard, &client, present).await;
     }
@@ -96,16 +95,27 @@ async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, connectio
     if cluster.send(connection.node, PeerMessage::Settle { ticket, shard, client: client.clone(), connection }) {
         // The sender is dropped, never used.
         let answered = async { drop(settled.await) };
-        let _ = timeout(SETTLE_MAX, future::select(pin!(answered), pin!(lost(cluster, connection.node)))).await;
+        let _ = timeout(SETTLE_MAX, future::select(pin!(answered), pin!(ended(node, cluster, client, connection)))).await;
     }
     node.settling.remove(ticket);
 }
 
-/// Resolves when the node is out of reach: it will not answer.
-async fn lost(cluster: &Cluster, node: NodeId) {
-    while cluster.hears(node) {
+/// Resolves when the end of the connection is applied here, with all that its node submitted before (a node that stops has submitted it when its
+/// client comes here, so this is known before that node can answer), or when the node is out of reach and will not answer.
+async fn ended(node: &Node, cluster: &Cluster, client: &ByteString, connection: ConnectionRef) {
+    while cluster.hears(connection.node) && is_present(node, client, connection) {
         actix_rt::time::sleep(LOOK).await;
     }
+}
+
+fn is_present(node: &Node, client: &ByteString, connection: ConnectionRef) -> bool {
+    present(node, client).is_some_and(|present| present == connection)
+}
+
+/// The client's connection as far as this node's replica knows.
+fn present(node: &Node, client: &ByteString) -> Option<ConnectionRef> {
+    let (node, incarnation, connection) = node.routing.client(client)?.state().connection?;
+    Some(ConnectionRef { node, incarnation, connection })
 }
 
 /// Does it for another node, and answers.
