@@ -1,6 +1,6 @@
 //! Nodes that stop or drain in good order: clients are told, find their sessions elsewhere at once, and nothing acknowledged is lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -185,6 +185,86 @@ async fn clients_of_a_node_that_stops_are_told_and_resume_elsewhere_at_once() {
         (0..CLIENTS).flat_map(|number| [format!("t-{number}:+"), format!("t-{number}:-UNSPECIFIED")]).collect();
     expected.sort();
     assert_eq!(seen, expected);
+}
+
+/// Terms of all groups, as a node knows them.
+fn terms(node: &Node) -> BTreeMap<String, u64> {
+    let all = node.metrics().into_iter();
+    all.filter(|(name, _)| name.starts_with("troupemq_raft_term")).map(|(name, value)| (name, value as u64)).collect()
+}
+
+/// Publishes one message after the other on one connection. Returns how many, and the longest wait for an acknowledgement.
+async fn publish_through(address: SocketAddr, number: usize, stop: Arc<AtomicBool>) -> (u32, Duration) {
+    let mut client = Client::connect(address, &Options::v5(&format!("load-{number}"))).await;
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    while !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        assert_eq!(client.publish(&format!("load/{}", number % 4), b"load", QoS::AtLeastOnce).await, ReasonCode::Success);
+        longest = longest.max(begun.elapsed());
+        count += 1;
+    }
+    (count, longest)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_under_load_refuses_nobody_elsewhere_and_costs_each_group_one_election() {
+    const CLIENTS: usize = 20;
+    const LOAD: usize = 16;
+    let mut trio = Trio::ready_with(Weight::Whole, |config| {
+        config.mqtt = "<queued-messages><max-queue-size>1000000</max-queue-size></queued-messages>".to_owned();
+    });
+    for number in 0..4 {
+        let mut away = Client::connect(trio.mqtt(1), &Options::v5(&format!("away-{number}")).persistent()).await;
+        away.subscribe(&format!("load/{number}"), QoS::AtLeastOnce).await;
+        away.disconnect().await;
+    }
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let options = Options::v5(&format!("t-{number}")).persistent();
+        let client = Client::connect(trio.mqtt(0), &options).await;
+        clients.push((client, options, trio.mqtt(1 + number % 2)));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let load: Vec<_> =
+        (0..LOAD).map(|number| tokio::spawn(publish_through(trio.mqtt(1 + number % 2), number, Arc::clone(&stop)))).collect();
+    // Leadership is spread once the cluster is calm.
+    for node in &trio.nodes {
+        wait::until("it leads what it should", SOON * 2, || (leads(node) >= 2).then_some(()));
+    }
+    let before = terms(&trio.nodes[1]);
+    let begun = Instant::now();
+    trio.nodes[0].terminate();
+    let mut told = Vec::new();
+    for (mut client, options, address) in clients {
+        told.push(tokio::spawn(async move {
+            let code = client.closed().await;
+            let closed = Instant::now();
+            let resumed = Client::try_connect(address, &options).await;
+            (code, resumed.map(|resumed| resumed.session_present()).map_err(|error| format!("{error:?}")), closed.elapsed())
+        }));
+    }
+    let mut gaps = Vec::new();
+    for told in told {
+        let (code, resumed, gap) = told.await.expect("a client");
+        assert_eq!((code, resumed), (Some(ReasonCode::ServerShuttingDown), Ok(true)));
+        gaps.push(gap);
+    }
+    assert!(trio.nodes[0].wait_ended().success());
+    println!("stopped within {:?}", begun.elapsed());
+    stop.store(true, Ordering::Relaxed);
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    for load in load {
+        let (published, of_one) = load.await.expect("a publisher is neither refused nor closed");
+        count += published;
+        longest = longest.max(of_one);
+    }
+    gaps.sort_unstable();
+    println!("resumed within {:?} (median), {:?} (longest)", gaps[CLIENTS / 2], gaps[CLIENTS - 1]);
+    println!("{count} messages through the others, acknowledged within {longest:?} at most");
+    let after = terms(&trio.nodes[1]);
+    assert!(before.len() > 1 && before.keys().eq(after.keys()), "{before:?} {after:?}");
+    let twice: Vec<_> = before.iter().filter(|(group, term)| after[*group] > **term + 1).collect();
+    assert!(twice.is_empty(), "{twice:?} became {after:?}");
 }
 
 #[tokio::test]
