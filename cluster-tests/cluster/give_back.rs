@@ -23,7 +23,7 @@ const PAYLOAD_BYTES: usize = 64 * 1024;
 const ROUND_BYTES: usize = RECEIVERS * MESSAGES * PAYLOAD_BYTES;
 /// Logs are cut and tables compacted some intervals after the last message.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(120);
-/// Of logs and queues that are empty: what is too little to be cut (1 MiB of each log) or compacted (8 MiB of logs, 1 MiB of each shard). It is
+/// Of logs and queues that are empty: what is too little to be cut (1 MiB of each log) or compacted (4 MiB of logs, 1 MiB of each shard). It is
 /// less than two thirds of what one round brings.
 const TABLES_MAX: usize = 24 * MIB;
 /// Of each of the two databases the engine keeps the journal it writes to (64 MiB), and as much in closed ones.

@@ -31,7 +31,7 @@ async fn one_to_three_to_five_and_back_under_load_without_a_lost_message() {
 
 /// The same at leisure: nodes come one by one, each when the one before is ready, and there is more to lose.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes more than two minutes: cargo test -p cluster-tests -- --ignored growth"]
+#[ignore = "long: cargo test -p cluster-tests -- --ignored growth"]
 async fn one_to_three_to_five_to_three_to_one_under_load_without_a_lost_message() {
     grow_and_shrink(300, false).await;
 }

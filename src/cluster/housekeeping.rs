@@ -19,7 +19,7 @@ const CUT_BYTES: u64 = 1024 * 1024;
 /// Less of one group between two looks is quiet.
 const QUIET_BYTES: u64 = 256 * 1024;
 /// So much of all logs must have been cut since they were compacted last.
-const COMPACT_BYTES: u64 = 8 * 1024 * 1024;
+const COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What was seen of one group; bytes are those of `Group::appended_bytes`.
 #[derive(Debug, Clone, Copy, Default)]
