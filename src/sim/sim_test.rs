@@ -40,7 +40,7 @@ fn nothing_acknowledged_is_lost_under_faults() {
 #[cfg_attr(not(tokio_unstable), ignore = "needs tokio's seeded chance: --cfg tokio_unstable, as .cargo/config.toml has it")]
 fn every_planted_fault_is_found() {
     let planted = [
-        (Plant::AcknowledgeBeforeFlush, 1..6),
+        (Plant::AcknowledgeBeforeFlush, 6..10),
         (Plant::Qos2IdentifierNotStored, 1..6),
         (Plant::ResendAppliedAgain, 1..6),
         (Plant::WillStaysDue, 1..6),
