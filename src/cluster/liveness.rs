@@ -19,8 +19,10 @@ pub async fn run(node: Arc<Node>) {
         let newest = newest_known(&node);
         if node.stopping.load(Ordering::Relaxed) || node.operator.is_leaving() {
             // It says so itself, and its clients are told by itself.
-        } else if node.meta.is_dead(node.id, incarnation) || newest > incarnation {
+        } else if node.meta.is_dead(node.id, incarnation) {
             renew(&node, newest, "it was declared dead").await;
+        } else if newest > incarnation {
+            renew(&node, newest, "it is older than one before: the wall clock is behind").await;
         } else if node.is_established() && cut_off_ms(&node) > node.settings.majority_lost_ms() {
             renew(&node, newest, "it had no majority in reach for too long").await;
         }

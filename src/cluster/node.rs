@@ -276,6 +276,11 @@ impl Node {
         voters.is_empty() || (heard + usize::from(voters.contains(&self.id))) * 2 > voters.len()
     }
 
+    /// Whether too few members are in reach for anything to be agreed on.
+    pub fn is_minority(&self) -> bool {
+        *self.minority.borrow()
+    }
+
     /// Tells when this node is without a majority.
     pub fn watch_minority(&self) -> watch::Receiver<bool> {
         self.minority.subscribe()
@@ -410,7 +415,7 @@ impl Node {
             });
         }
         // First: a drain does not come to its end without.
-        if *self.minority.borrow() {
+        if self.is_minority() {
             return Some("a majority of the nodes in reach".to_owned());
         }
         if self.is_draining() {
@@ -443,12 +448,12 @@ impl Node {
 
     pub fn is_ready(&self) -> bool {
         // Who is woken since there is no majority is not to find it ready still.
-        self.ready.load(Ordering::Relaxed) && !*self.minority.borrow()
+        self.ready.load(Ordering::Relaxed) && !self.is_minority()
     }
 
     /// Ready, or not ready since a moment ago: while a leadership is handed over a CONNECT waits for the new leader instead of being refused.
     pub fn accepts_clients(&self) -> bool {
-        if self.is_draining() || *self.minority.borrow() {
+        if self.is_draining() || self.is_minority() {
             return false;
         }
         let was_ready = self.was_ready.load(Ordering::Relaxed);

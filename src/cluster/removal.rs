@@ -69,10 +69,11 @@ pub async fn remove(node: &Arc<Node>, id: NodeId, told: impl Fn(String)) -> Resu
     Err(RemoveError::Timeout(missing(node, id)))
 }
 
-/// A node that ended a moment ago is not declared dead yet.
+/// A node that ended a moment ago is not declared dead yet. Without a majority it never is.
 async fn wait_declared(node: &Node, id: NodeId) {
     let until = Instant::now() + DECLARED;
-    while node.meta.member(id).is_some_and(|member| member.alive) && !node.hears(id) && Instant::now() < until {
+    let may_be_declared = || node.meta.member(id).is_some_and(|member| member.alive) && !node.hears(id) && !node.is_minority();
+    while may_be_declared() && Instant::now() < until {
         tokio::time::sleep(AGAIN / 5).await;
     }
 }
@@ -89,9 +90,8 @@ fn holds(group: &Group, id: NodeId) -> bool {
 
 /// What keeps a removal from going on, in words.
 fn missing(node: &Node, id: NodeId) -> String {
-    let leaderless: Vec<&Arc<Group>> = node.groups.iter().filter(|group| group.view().reachable_leader().is_none()).collect();
-    if !leaderless.is_empty() {
-        return format!("there is no leader in reach of {}: {}", names(&leaderless), in_reach(node));
+    if let Some(leaderless) = leaderless(node) {
+        return leaderless;
     }
     let holding: Vec<&Arc<Group>> = node.groups.iter().filter(|group| holds(group, id)).collect();
     format!(
@@ -99,6 +99,12 @@ fn missing(node: &Node, id: NodeId) -> String {
         if holding.is_empty() { "the list of members is".to_owned() } else { format!("{} are", names(&holding)) },
         in_reach(node)
     )
+}
+
+/// The groups of which no leader is in reach, in words; `None` where there are none.
+pub fn leaderless(node: &Node) -> Option<String> {
+    let leaderless: Vec<&Arc<Group>> = node.groups.iter().filter(|group| group.view().reachable_leader().is_none()).collect();
+    (!leaderless.is_empty()).then(|| format!("there is no leader in reach of {}: {}", names(&leaderless), in_reach(node)))
 }
 
 /// Which voters of `meta` this node can talk to.

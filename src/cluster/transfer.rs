@@ -12,7 +12,7 @@ use super::drain;
 use super::group::{Group, group_name};
 use super::node::Node;
 use super::node_id::node_id;
-use super::removal::{in_reach, names};
+use super::removal::{in_reach, leaderless, names};
 
 const AGAIN: Duration = Duration::from_millis(300);
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -21,11 +21,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// to, or what is missing.
 pub async fn transfer(node: &Arc<Node>, to: Option<&str>, group: Option<&str>, told: impl Fn(String)) -> Result<String, String> {
     let groups = groups(node, group)?;
-    if groups.is_empty() {
-        let leaderless: Vec<&Arc<Group>> = node.groups.iter().filter(|group| group.view().reachable_leader().is_none()).collect();
-        if !leaderless.is_empty() {
-            return Err(format!("there is no leader in reach of {}: {}", names(&leaderless), in_reach(node)));
-        }
+    if groups.is_empty()
+        && let Some(leaderless) = leaderless(node)
+    {
+        return Err(leaderless);
     }
     let to = to.map(|name| member(node, name)).transpose()?;
     if let Some(to) = to {

@@ -374,6 +374,39 @@ async fn nobody_leaves_who_is_needed_for_a_majority() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_to_be_forgotten_without_a_majority_is_not_said_to_be_alive() {
+    log();
+    let plan = Plan::new(3, Mode::InMemory);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    let dead_id = nodes[2].cluster.node();
+    nodes.truncate(1);
+    nodes[0].cluster.minority().await;
+    let refused = nodes[0].cluster.remove_member(dead_id, |_| {}).await;
+    assert!(matches!(&refused, Err(RemoveError::Timeout(missing)) if missing.contains("1 of 3 voters")), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_started_anew_does_not_drain() {
+    log();
+    let plan = Plan::new(3, Mode::File);
+    let mut nodes = plan.start_all().await;
+    wait_voters(&nodes[0], 3).await;
+    let stopping = nodes.pop().unwrap();
+    let (id, before) = (stopping.cluster.node(), stopping.cluster.incarnation());
+    let about = |node: &TestNode| node.cluster.members().into_iter().find(|member| member.id == id).unwrap();
+    stopping.cluster.begin_stop();
+    wait_for("word of the drain", || nodes.iter().all(|node| about(node).draining), String::new).await;
+    drop(stopping);
+    let again = plan.start(2).await;
+    for node in &nodes {
+        wait_for("its new incarnation", || about(node).alive && about(node).incarnation > before, String::new).await;
+        assert!(!about(node).draining, "{:?}", about(node));
+    }
+    again.ready().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_goes_where_an_operator_wants_it_and_stays() {
     log();
     let plan = Plan::new(3, Mode::InMemory);

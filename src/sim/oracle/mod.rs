@@ -145,6 +145,7 @@ impl Oracle {
     }
 
     pub fn subscribed(&mut self, client: usize, now_ms: u64) {
+        self.lifecycles.subscribed(&self.profiles[client]);
         self.deliveries.subscribed(client, now_ms);
     }
 
