@@ -1,7 +1,7 @@
 //! Snapshots on their way in: each chunk is written beside the present state before it is answered, so that memory holds one.
 //!
 //! There is no limit of time on the whole. A transfer that nobody continues for a minute is given up; what it wrote is deleted. A sender that
-//! fails or is followed by another begins anew.
+//! fails or is followed by another begins anew. A whole snapshot ends those of other senders: whoever still sends begins anew.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -85,10 +85,11 @@ impl Transfers {
         Ok(false)
     }
 
-    /// The whole of it, where all chunks came.
+    /// The whole of it, where all chunks came. What others began is given up: mostly it is of a leader that died, and holds room on the disk.
     pub fn finish(&self, from: NodeId, number: u64, chunks: u32) -> Option<Received> {
         let transfer = self.take(from, number, chunks)?;
-        self.open.lock().remove(&from);
+        let others = std::mem::take(&mut *self.open.lock());
+        discard(others.into_values().filter_map(|(_, slot)| slot).collect());
         tracing::info!(group = group_name(self.group), from, progress = %transfer.progress, "received a snapshot, installs it");
         Some(Received::new(transfer.incoming))
     }

@@ -59,6 +59,23 @@ async fn a_new_transfer_of_a_sender_replaces_its_old_one_and_a_third_sender_wait
 }
 
 #[tokio::test]
+async fn a_whole_snapshot_ends_what_a_sender_that_died_had_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let (transfers, _storage) = transfers(Mode::File, dir.path());
+    let keyspaces = || std::fs::read_dir(dir.path().join("state/keyspaces")).unwrap().count();
+    let before = keyspaces();
+    assert!(transfers.take_chunk(1, 9, 0, vec![record(1)]).await.unwrap());
+    assert!(transfers.take_chunk(2, 9, 0, vec![record(2)]).await.unwrap());
+    drop(transfers.finish(2, 9, 1).unwrap());
+    assert!(!transfers.take_chunk(1, 9, 1, vec![record(1)]).await.unwrap());
+    let until = Instant::now() + Duration::from_secs(20);
+    while keyspaces() != before {
+        assert!(Instant::now() < until, "{} keyspaces, {before} before", keyspaces());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_given_up_leaves_the_disk_and_the_present_state_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let (transfers, storage) = transfers(Mode::File, dir.path());
