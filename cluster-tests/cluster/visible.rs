@@ -39,7 +39,7 @@ async fn what_is_published_anywhere_after_a_suback_matches_and_after_an_unsuback
     let trio = quiet_trio(Weight::Whole);
     let mut subscribers = one_on_each(&trio, "subscriber").await;
     let mut publishers = one_on_each(&trio, "publisher").await;
-    let (mut missed, mut late, rounds) = (Vec::new(), Vec::new(), rounds(1_000));
+    let (mut missed, mut late, rounds) = (Vec::new(), Vec::new(), rounds(300));
     let mut waited = Vec::new();
     for round in 0..rounds {
         let subscriber = &mut subscribers[round % 3];

@@ -26,6 +26,31 @@ async fn a_full_queue_drops_the_oldest_message_where_so_configured() {
     assert_eq!(kept, ["3", "4", "5"]);
 }
 
+/// What a connected client was not sent yet may go, however few messages it takes at a time.
+#[tokio::test]
+async fn a_full_queue_of_a_slow_client_drops_the_oldest_message_that_is_not_in_flight() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(with_queue(4, "discard-oldest"));
+    let options = Options::v5("slow").persistent().manual_ack().with(|connect| connect.properties.receive_maximum = Some(1));
+    let mut slow = Client::connect(node.mqtt(), &options).await;
+    slow.subscribe("full", QoS::AtLeastOnce).await;
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("$dropped/#", QoS::AtLeastOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    for number in 1..=7 {
+        publisher.publish("full", number.to_string().as_bytes(), QoS::AtLeastOnce).await;
+    }
+    for expected in ["2", "3", "4"] {
+        assert_eq!(watcher.text().await, expected);
+    }
+    for expected in ["1", "5", "6", "7"] {
+        let message = slow.message().await;
+        assert_eq!(&*message.payload, expected.as_bytes());
+        slow.puback(&message).await;
+    }
+    slow.nothing().await;
+}
+
 /// Publishes five messages to an offline session with room for three; tells what the session receives then.
 async fn dropped_of(strategy: &str, dropped: &[&str]) -> Vec<String> {
     let _permit = acquire(Weight::Node);

@@ -16,7 +16,7 @@ use crate::mqtt::{Delivery, Message, QoS, Source};
 use crate::queue::{ClientQueue, Pop, Push};
 use crate::replica::command::QueueStep;
 use crate::replica::session::QueueEntry;
-use crate::replica::{Command, Fetch, Found, IN_FLIGHT_MAX, Look, State};
+use crate::replica::{Command, Fetch, Found, Look, State};
 use crate::signal::{DropReason, Receiver};
 
 use super::client::ClientItem;
@@ -307,16 +307,16 @@ impl Queue {
         }));
     }
 
-    /// Entries of the replicated queue, as many as keeps what was handed out among its first [`IN_FLIGHT_MAX`]: the shard counts on that where this
-    /// node dies. Only while this connection is the session's: one that was declared dead, and does not know it yet, must
+    /// Entries of the replicated queue, as many as keeps what was handed out among its first [`Session::window`](crate::replica::Session::window): the
+    /// shard counts on that where it discards, and where this node dies. Only while this connection is the session's: one that was declared dead, and does not know it yet, must
     /// hand out nothing that its successor counts as not sent.
     fn entries_after(&self, grant: &Grant, after: u64, max: usize) -> Entries {
         let read = |state: &State| {
-            let current = state.session(&grant.client).is_some_and(|session| session.connection == Some(grant.connection));
+            let current = state.session(&grant.client).filter(|session| session.connection == Some(grant.connection));
+            let Some(current) = current else { return Entries { look: Look::default(), allowed: max } };
             let handed = state.handed_out(&grant.client, after);
-            let allowed = max.min(IN_FLIGHT_MAX.saturating_sub(handed));
-            let look = if current { state.look(&grant.client, after, allowed) } else { Look::default() };
-            Entries { look, allowed: if current { allowed } else { max } }
+            let allowed = max.min(current.window().saturating_sub(handed));
+            Entries { look: state.look(&grant.client, after, allowed), allowed }
         };
         self.local.node().cluster().and_then(|cluster| cluster.read(grant.shard, read)).unwrap_or_default()
     }

@@ -58,7 +58,12 @@ impl Asked {
 
 /// Proposes a connection once the one that it takes over has settled. One that this node hears of only by the proposal (it was made elsewhere a
 /// moment ago) settles then.
-pub async fn connect(node: Arc<Node>, shard: ShardId, mut command: ConnectCommand) -> Result<Outcome, SubmitError> {
+pub async fn connect(
+    node: Arc<Node>,
+    shard: ShardId,
+    mut command: ConnectCommand,
+    window: usize,
+) -> Result<Outcome, SubmitError> {
     let Some(cluster) = node.cluster() else { return Err(SubmitError::Unavailable) };
     let client = command.facts.client_id.clone();
     let present = present(&node, &client);
@@ -66,20 +71,26 @@ pub async fn connect(node: Arc<Node>, shard: ShardId, mut command: ConnectComman
         settle(&node, shard, &client, present).await;
     }
     command.take_over = TakeOver::Settled(present);
-    match propose(&node, cluster, shard, command.clone()).await {
+    match propose(&node, cluster, shard, command.clone(), window).await {
         Ok(Outcome::Occupied(present)) => {
             settle(&node, shard, &client, present).await;
             command.take_over = TakeOver::Any;
-            propose(&node, cluster, shard, command).await
+            propose(&node, cluster, shard, command, window).await
         }
         outcome => outcome,
     }
 }
 
 /// A Clean Start that ends subscriptions is answered when no node matches them any more; others need not wait.
-async fn propose(node: &Node, cluster: &Cluster, shard: ShardId, command: ConnectCommand) -> Result<Outcome, SubmitError> {
+async fn propose(
+    node: &Node,
+    cluster: &Cluster,
+    shard: ShardId,
+    command: ConnectCommand,
+    window: usize,
+) -> Result<Outcome, SubmitError> {
     let ends_subscriptions = command.clean_start && !node.routing.subscriptions_of(&command.facts.client_id).is_empty();
-    let command = Command::Connect(Box::new(command));
+    let command = Command::connect(command, window, cluster.level());
     if ends_subscriptions { cluster.submit_everywhere(shard, command).await } else { cluster.submit(shard, command).await }
 }
 

@@ -24,6 +24,8 @@ use super::node::{Node, members};
 use super::transport::hello::{VERSION_MAX, VERSION_MIN};
 
 const LOOK: Duration = Duration::from_millis(500);
+/// The same in a new cluster, whose founder is not ready before.
+const LOOK_FOUNDED: Duration = Duration::from_millis(20);
 /// How long all members must have been of the new release before the cluster uses what only that has.
 const RAISE_AFTER_MS: u64 = 60_000;
 
@@ -55,8 +57,14 @@ pub async fn run(node: Arc<Node>) {
             tracing::info!(from = level, to = all, "all members speak a newer version: the cluster uses it from now on");
             propose_meta(&node, vec![MetaCommand::Raise { level: all }]).await;
         }
-        tokio::time::sleep(LOOK).await;
+        let is_new = node.cluster_id().is_none() || is_raising(&node);
+        tokio::time::sleep(if is_new { LOOK_FOUNDED } else { LOOK }).await;
     }
+}
+
+/// Whether this node founded the cluster and is about to raise its level.
+pub fn is_raising(node: &Node) -> bool {
+    node.founded.load(Ordering::Acquire) && spoken_by_all(node).is_some_and(|all| all > node.level())
 }
 
 /// Since when all members speak a version above the level.

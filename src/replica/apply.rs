@@ -130,7 +130,8 @@ impl State {
 
     pub(super) fn apply_command(&mut self, scope: &mut Scope, command: &Command) -> Outcome {
         match command {
-            Command::Connect(connect) => return self.connect(scope, connect),
+            Command::Connect(connect) => return self.connect(scope, connect, 0),
+            Command::ConnectWithin { connect, window } => return self.connect(scope, connect, *window),
             Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, sent_seq } => {
                 let ending = Ending {
                     initiator: *initiator,

@@ -544,6 +544,7 @@ impl State {
             | RecordKey::Subscription(..)
             | RecordKey::Received(..)
             | RecordKey::Assigned(..)
+            | RecordKey::Window(_)
             | RecordKey::Declared(_)
             | RecordKey::Group(_) => return None,
         };
@@ -597,6 +598,7 @@ fn messages_mut(command: &mut Command) -> Vec<&mut Arc<Message>> {
         | Command::AcknowledgeShared { .. }
         | Command::AssignShared { .. }
         | Command::AssignSharedFrom { .. }
+        | Command::ConnectWithin { .. }
         | Command::RemoveGroup { .. }
         | Command::TrimOutbox { .. }
         | Command::Expire { .. }

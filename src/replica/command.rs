@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Position;
 use super::ids::{ConnectionRef, Incarnation, NodeId, ShardId};
+use super::stored_queue::IN_FLIGHT_MAX;
 use crate::mqtt::packet::{PacketId, SubscriptionOptions};
 use crate::mqtt::{GroupId, Message, QoS, SubscriptionFilter, SubscriptionIds, UserProperties};
 use crate::signal::{ConnectionFacts, DropReason, Initiator};
+
+/// `Command::ConnectWithin` can be read by members from this version on.
+const CONNECT_WITHIN_SINCE: u16 = 3;
 
 /// One Raft entry: everything that arrived while the one before was in flight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,6 +102,8 @@ pub enum Command {
     Declare(DeclareCommand),
     /// `AssignShared` whose events name the shared subscription, so that a member can give back what was not sent to it. Outcome: `Done`.
     AssignSharedFrom { group: GroupId, assignments: Vec<Assignment> },
+    /// `Connect` of a client that takes fewer messages at a time than `IN_FLIGHT_MAX`. Outcome: that of `Connect`.
+    ConnectWithin { connect: Box<ConnectCommand>, window: u16 },
 }
 
 /// The content of `Command::Declare`.
@@ -129,6 +135,7 @@ impl Command {
             Self::Enqueue { targets, .. } => newest(targets.iter()),
             Self::Take(take) => newest(take.enqueue.iter().flat_map(|(_, targets)| targets)),
             Self::Declare(_) | Self::AssignSharedFrom { .. } => 3,
+            Self::ConnectWithin { .. } => CONNECT_WITHIN_SINCE,
             Self::Connect(_)
             | Self::Disconnect { .. }
             | Self::NodeDown { .. }
@@ -149,13 +156,33 @@ impl Command {
         }
     }
 
+    /// What connects a client that takes `window` messages at a time, in a cluster of this level: a member of a release before version 3 cannot
+    /// read the newer command, and counts on `IN_FLIGHT_MAX`.
+    pub fn connect(connect: ConnectCommand, window: usize, level: u16) -> Self {
+        let connect = Box::new(connect);
+        match u16::try_from(window) {
+            Ok(window) if usize::from(window) < IN_FLIGHT_MAX && level >= CONNECT_WITHIN_SINCE => {
+                Self::ConnectWithin { connect, window }
+            }
+            _ => Self::Connect(connect),
+        }
+    }
+
+    /// The connection it makes, if it makes one.
+    pub fn connecting(&self) -> Option<&ConnectCommand> {
+        match self {
+            Self::Connect(connect) | Self::ConnectWithin { connect, .. } => Some(connect),
+            _ => None,
+        }
+    }
+
     /// Whether its effect must be there on every node that serves clients before the client hears of it: what is published, or subscribed to,
     /// on any node from then on finds it.
     pub fn is_acknowledged_as_effective(&self) -> bool {
         match self {
             Self::Subscribe { .. } | Self::Unsubscribe { .. } | Self::Declare(_) => true,
             // Clean Start is the end of all subscriptions of the session before.
-            Self::Connect(connect) => connect.clean_start,
+            Self::Connect(connect) | Self::ConnectWithin { connect, .. } => connect.clean_start,
             Self::Retain { message } => message.qos != QoS::AtMostOnce,
             Self::Receive { message, .. } => message.retain,
             Self::Whole { command, .. } => command.is_acknowledged_as_effective(),

@@ -12,14 +12,14 @@ use super::expiry::DueKey;
 use super::record_key::RecordKey;
 use super::session::{Queue, QueueHead, Session};
 use super::state::State;
-use super::stored_queue::IN_FLIGHT_MAX;
 use crate::mqtt::ReasonCode;
 use crate::mqtt::packet::PacketId;
 use crate::signal::{Initiator, LifecycleEvent};
 
 impl State {
     /// Gives the client's session the connection; makes a session where there is none to resume.
-    pub(super) fn connect(&mut self, scope: &mut Scope, command: &ConnectCommand) -> Outcome {
+    /// `window` as in `Session::window`.
+    pub(super) fn connect(&mut self, scope: &mut Scope, command: &ConnectCommand, window: u16) -> Outcome {
         let (node, incarnation) = (command.connection.node, command.connection.incarnation);
         if self.head.nodes.get(&node).is_some_and(|progress| progress.is_dead(incarnation)) {
             return Outcome::Refused(ReasonCode::ServerUnavailable);
@@ -34,7 +34,7 @@ impl State {
         self.take_over(scope, client, command.clean_start);
         let session_present = self.may_resume(scope, client, command.clean_start);
         let received_packet_ids =
-            if session_present { self.resume(scope, client, command) } else { self.create(client, command) };
+            if session_present { self.resume(scope, client, command, window) } else { self.create(client, command, window) };
 
         self.connected.entry((node, incarnation)).or_default().insert(client.clone());
         self.dirty.mark(RecordKey::Session(client.clone()));
@@ -77,8 +77,8 @@ impl State {
         true
     }
 
-    fn create(&mut self, client: &ByteString, command: &ConnectCommand) -> Vec<PacketId> {
-        let session = Session {
+    fn create(&mut self, client: &ByteString, command: &ConnectCommand, window: u16) -> Vec<PacketId> {
+        let mut session = Session {
             client: client.clone(),
             connection: Some(command.connection),
             facts: command.facts.clone(),
@@ -89,15 +89,20 @@ impl State {
             expires_at_ms: None,
             subscriptions: BTreeMap::new(),
             received: BTreeSet::new(),
-            queue: Queue { shielded: IN_FLIGHT_MAX, ..Queue::default() },
+            queue: Queue::default(),
             queue_head: QueueHead::new(command.queue_limit, command.discard_oldest),
+            window,
         };
+        session.queue.shield(session.window());
+        if window != 0 {
+            self.dirty.mark(RecordKey::Window(client.clone()));
+        }
         self.sessions.insert(session);
         Vec::new()
     }
 
     /// Gives the stored session the new connection and its parameters; tells the QoS 2 identifiers that await PUBREL.
-    fn resume(&mut self, scope: &mut Scope, client: &ByteString, command: &ConnectCommand) -> Vec<PacketId> {
+    fn resume(&mut self, scope: &mut Scope, client: &ByteString, command: &ConnectCommand, window: u16) -> Vec<PacketId> {
         // A Will whose delay has passed is published, though nobody came round to it yet; else it is cancelled [MQTT-3.1.3-9].
         if self.sessions.get(client).and_then(|s| s.will_due_ms).is_some_and(|due_ms| due_ms <= scope.now_ms) {
             self.publish_pending_will(scope, client);
@@ -113,7 +118,11 @@ impl State {
         session.will = command.will.clone();
         session.queue_head.limit = command.queue_limit;
         session.queue_head.discard_oldest = command.discard_oldest;
-        self.due.shield(&mut session.queue, IN_FLIGHT_MAX, client);
+        if std::mem::replace(&mut session.window, window) != window {
+            self.dirty.mark(RecordKey::Window(client.clone()));
+        }
+        let shielded = session.window();
+        self.due.shield(&mut session.queue, shielded, client);
         session.received.iter().filter_map(|id| PacketId::new(*id)).collect()
     }
 }

@@ -124,7 +124,8 @@ impl State {
         }
         let session_ends = ending.remove || !session.is_persistent();
         let highest_seq = session.queue_head.next_seq.saturating_sub(1);
-        let sent_seq = ending.sent_seq.map_or_else(|| session.queue.last_possibly_sent(), |seq| seq.min(highest_seq));
+        let sent_seq =
+            ending.sent_seq.map_or_else(|| session.queue.last_possibly_sent(session.window()), |seq| seq.min(highest_seq));
         session.queue_head.sent_seq = session.queue_head.sent_seq.max(sent_seq);
         let will_now = settle_will(session, ending.will, session_ends, scope.now_ms);
         self.due.change(None, session.will_due_ms, || DueKey::Will(client.clone()));

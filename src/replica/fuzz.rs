@@ -364,7 +364,7 @@ impl World {
             6 => TakeOver::Settled(None),
             _ => TakeOver::Settled(Some(on(0, 1, 0))),
         };
-        Command::Connect(Box::new(ConnectCommand {
+        let connect = ConnectCommand {
             clean_start,
             session_expiry_interval_s,
             will,
@@ -373,7 +373,8 @@ impl World {
             lifecycle: flags & 1 == 1,
             take_over,
             ..connect(&client, on(draw.below(3) as u64, 1 + draw.below(2) as u64, self.connections))
-        }))
+        };
+        Command::connect(connect, 1 + flags as usize / 4, 3)
     }
 
     /// The session's current connection; sometimes another.

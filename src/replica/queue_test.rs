@@ -7,6 +7,7 @@ use super::command::{Assignment, Command, ConnectCommand, QueueStep, TakeCommand
 use super::event::{Event, OutboxEvent, Outcome, Position};
 use super::ids::ShardId;
 use super::state::State;
+use super::stored_queue::IN_FLIGHT_MAX;
 use super::testing::{Bench, connect, disconnect, expiring, group, message, on, outbox_of, to_session};
 use crate::mqtt::packet::PacketId;
 use crate::mqtt::{GroupId, Message, Origin, QoS};
@@ -77,6 +78,38 @@ fn what_may_be_in_flight_is_not_discarded() {
     });
     assert_eq!(outbox_of(&bench.enqueue("c", &message("e"))), ["drop b"]);
     assert_eq!(bench.queued_seqs("c"), [1, 3, 4]);
+}
+
+#[test]
+fn of_a_client_that_takes_few_messages_at_a_time_only_those_may_be_in_flight() {
+    let mut bench = Bench::new();
+    let command = ConnectCommand { queue_limit: 5, discard_oldest: true, ..connect("c", FIRST) };
+    bench.run(Command::connect(command.clone(), 2, 3));
+    for topic in ["a", "b", "c", "d", "e"] {
+        bench.enqueue("c", &message(topic));
+    }
+    assert_eq!(outbox_of(&bench.enqueue("c", &message("f"))), ["drop c"]);
+    // Stored with the session, and with the snapshot.
+    let mut copy = Bench::new();
+    copy.resume(&bench);
+    for bench in [&mut bench, &mut copy] {
+        assert_eq!(bench.state.session("c").unwrap().window(), 2);
+        assert_eq!(outbox_of(&bench.enqueue("c", &message("g"))), ["drop d"]);
+    }
+    // Its node dies: no more than two can have been sent.
+    bench.run(Command::NodeDown { node: FIRST.node, incarnation: FIRST.incarnation });
+    assert_eq!(bench.state.session("c").unwrap().queue_head.sent_seq, 2);
+    // It comes again and takes as many as anybody.
+    let second = ConnectionRef { incarnation: 2, connection: 2, ..FIRST };
+    bench.run(Command::connect(ConnectCommand { connection: second, ..command }, 65_535, 3));
+    assert_eq!(bench.state.session("c").unwrap().window(), IN_FLIGHT_MAX);
+    assert_eq!(bench.reloaded().session("c").unwrap().window(), IN_FLIGHT_MAX);
+}
+
+#[test]
+fn what_a_client_takes_is_told_to_those_only_who_can_read_it() {
+    let since = |window, level| Command::connect(connect("c", FIRST), window, level).since();
+    assert_eq!((since(2, 3), since(2, 2), since(IN_FLIGHT_MAX, 3), since(usize::MAX, 3)), (3, 2, 2, 2));
 }
 
 #[test]

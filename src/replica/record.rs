@@ -21,7 +21,6 @@ use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Group, Queue, QueueEntry, QueueHead, Session};
 use super::slot::Slot;
 use super::state::{Head, State};
-use super::stored_queue::IN_FLIGHT_MAX;
 use crate::mqtt::{GroupId, Message};
 
 /// A record of the state as it is stored and sent in snapshots: key and value, both versioned encodings.
@@ -64,6 +63,9 @@ impl DirtyRecords {
         let client = &session.client;
         self.mark(RecordKey::Session(client.clone()));
         self.mark(RecordKey::QueueHead(client.clone()));
+        if session.window != 0 {
+            self.mark(RecordKey::Window(client.clone()));
+        }
         for filter in session.subscriptions.keys() {
             self.mark(RecordKey::Subscription(client.clone(), filter.clone()));
         }
@@ -119,6 +121,8 @@ impl State {
         let assigned = self.assigned.iter().flat_map(|(client, groups)| {
             groups.iter().map(|(seq, group)| (RecordKey::Assigned(client.clone(), *seq).encode(), encode(group)))
         });
+        let windows =
+            sessions().filter(|s| s.window != 0).map(|s| (RecordKey::Window(s.client.clone()).encode(), encode(&s.window)));
         let declared = self.declared.iter().map(|(id, nodes)| (RecordKey::Declared(id.clone()).encode(), encode(nodes)));
         let retained = self.retained.iter().map(|message| {
             let key = RecordKey::Retained(message.topic.clone());
@@ -133,6 +137,7 @@ impl State {
                 .chain(received)
                 .chain(entries)
                 .chain(assigned)
+                .chain(windows)
                 .chain(groups)
                 .chain(group_entries)
                 .chain(declared)
@@ -180,6 +185,7 @@ impl State {
                 let group: GroupId = decode(key, value)?;
                 self.assigned.entry(client).or_default().insert(seq, group);
             }
+            RecordKey::Window(client) => self.owner(key, &client)?.window = decode(key, value)?,
             RecordKey::Declared(id) => {
                 self.declared.insert(id, decode(key, value)?);
             }
@@ -226,7 +232,7 @@ impl State {
             }
             session.queue.shield(usize::MAX);
             session.queue.set_begun(session.queue_head.sent_seq);
-            session.queue.shield(if session.connection.is_some() { IN_FLIGHT_MAX } else { 0 });
+            session.queue.shield(if session.connection.is_some() { session.window() } else { 0 });
             self.due.change(None, session.will_due_ms, || DueKey::Will(client.clone()));
             self.due.change(None, session.expires_at_ms, || DueKey::Session(client.clone()));
             let queue_due_ms = session.queue.next_expiry_ms();
@@ -262,6 +268,10 @@ impl State {
             RecordKey::Subscription(client, filter) => self.sessions.get(client)?.subscriptions.get(filter).map(encode),
             RecordKey::Received(client, packet_id) => self.sessions.get(client)?.received.get(packet_id).map(|_| encode(&())),
             RecordKey::Assigned(client, seq) => self.assigned.get(client)?.get(seq).map(encode),
+            RecordKey::Window(client) => {
+                let window = self.sessions.get(client)?.window;
+                (window != 0).then(|| encode(&window))
+            }
             RecordKey::Declared(id) => self.declared.get(id).map(encode),
             RecordKey::Group(id) => self.groups.get(id).map(encode),
             RecordKey::Entry(owner, seq) => {

@@ -29,6 +29,8 @@ pub(super) enum RecordKey {
     Received(ByteString, u16),
     /// The group that an entry of a session's queue was assigned from.
     Assigned(ByteString, u64),
+    /// How many messages a client takes at a time, where those are few.
+    Window(ByteString),
     Group(GroupId),
     Entry(QueueOwner, u64),
     /// The nodes that declare a shared subscription.
@@ -45,6 +47,7 @@ const SUBSCRIPTION: u8 = 0x12;
 const RECEIVED: u8 = 0x13;
 const SESSION_ENTRY: u8 = 0x14;
 const ASSIGNED: u8 = 0x15;
+const WINDOW: u8 = 0x16;
 const GROUP: u8 = 0x20;
 const GROUP_ENTRY: u8 = 0x21;
 const DECLARED: u8 = 0x22;
@@ -74,6 +77,7 @@ impl RecordKey {
             Self::Received(client, packet_id) => joined(RECEIVED, &[client.as_ref(), &packet_id.to_be_bytes()]),
             Self::Entry(QueueOwner::Session(client), seq) => joined(SESSION_ENTRY, &[client.as_ref(), &seq.to_be_bytes()]),
             Self::Assigned(client, seq) => joined(ASSIGNED, &[client.as_ref(), &seq.to_be_bytes()]),
+            Self::Window(client) => joined(WINDOW, &[client.as_ref()]),
             Self::Group(GroupId { share, filter }) => joined(GROUP, &[&length(share), share.as_ref(), filter.as_ref()]),
             Self::Declared(GroupId { share, filter }) => joined(DECLARED, &[&length(share), share.as_ref(), filter.as_ref()]),
             Self::Entry(QueueOwner::Group(GroupId { share, filter }), seq) => {
@@ -115,6 +119,7 @@ impl RecordKey {
                 let (client, seq) = rest.split_last_chunk().ok_or(SHORT)?;
                 Self::Assigned(name(client)?, u64::from_be_bytes(*seq))
             }
+            WINDOW => Self::Window(name(rest)?),
             GROUP => Self::Group(group(rest)?),
             DECLARED => Self::Declared(group(rest)?),
             GROUP_ENTRY => {

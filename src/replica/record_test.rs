@@ -13,7 +13,7 @@ fn full() -> Bench {
     let mut bench = Bench::new();
     let (client, connection) = (bytestring::ByteString::from("c"), on(1, 1, 1));
     bench.connect(ConnectCommand { will: Some(will("w", 5)), ..connect("c", connection) });
-    bench.connect(connect("b", on(1, 1, 2)));
+    bench.run(Command::connect(connect("b", on(1, 1, 2)), 3, 3));
     let subscriptions = vec![subscription("t", QoS::ExactlyOnce)];
     bench.run(Command::Subscribe { client: client.clone(), connection, subscriptions });
     let packet_id = PacketId::new(7).unwrap();
@@ -45,6 +45,7 @@ fn keys_are_read_back_as_they_were_written() {
         RecordKey::Entry(QueueOwner::Session("c".into()), u64::MAX),
         RecordKey::Entry(QueueOwner::Group(group("g", "t")), 0x6162),
         RecordKey::Assigned("c".into(), 0x6162),
+        RecordKey::Window("c".into()),
         RecordKey::Declared(group("g", "t")),
         RecordKey::Retained("t".into()),
         RecordKey::Outbox(Position { index: 1, ordinal: 2 }),
@@ -142,7 +143,7 @@ fn a_record_twice_or_out_of_order_is_refused() {
 fn each_kind_of_record_comes_back() {
     let bench = full();
     let kinds: std::collections::BTreeSet<u8> = bench.state.records().map(|(key, _)| key[0]).collect();
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [0x01, 0x10, 0x11, 0x12, 0x13, 0x14, 0x20, 0x21, 0x30, 0x40]);
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [0x01, 0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21, 0x30, 0x40]);
     let loaded = bench.reloaded();
     assert_eq!(loaded.digest(), bench.state.digest());
     assert_eq!(loaded.sessions, bench.state.sessions);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{SubscriptionRecord, WillRecord};
 use super::ids::ConnectionRef;
 use super::slot::Slot;
+use super::stored_queue::IN_FLIGHT_MAX;
 use crate::mqtt::{Message, QoS, SubscriptionFilter, SubscriptionIds};
 use crate::signal::ConnectionFacts;
 
@@ -41,9 +42,17 @@ pub struct Session {
     /// A record of its own: it changes with each queued message, the session does not.
     #[serde(skip)]
     pub queue_head: QueueHead,
+    /// What the client takes at a time, where that is fewer than `IN_FLIGHT_MAX`; else 0. A record of its own: this one's encoding was released.
+    #[serde(skip)]
+    pub window: u16,
 }
 
 impl Session {
+    /// The first so many entries of the queue may be in flight.
+    pub fn window(&self) -> usize {
+        if self.window == 0 { IN_FLIGHT_MAX } else { usize::from(self.window).min(IN_FLIGHT_MAX) }
+    }
+
     /// Whether the session outlives its connection.
     pub fn is_persistent(&self) -> bool {
         self.session_expiry_interval_s > 0

@@ -115,9 +115,9 @@ impl Queue {
         self.entries.range(start..).take(max)
     }
 
-    /// The highest `seq` among those that may have been sent on a connection of which nothing else is known.
-    pub(super) fn last_possibly_sent(&self) -> u64 {
-        let last = self.entries.len().min(IN_FLIGHT_MAX);
+    /// The highest `seq` among those that may have been sent on a connection of which nothing is known but how many it takes at a time.
+    pub(super) fn last_possibly_sent(&self, window: usize) -> u64 {
+        let last = self.entries.len().min(window);
         last.checked_sub(1).and_then(|index| self.entries.get(index)).map_or(0, Slot::seq)
     }
 

@@ -94,6 +94,7 @@ pub(super) fn negotiate(
         will,
         username: connect.username,
         user_properties: connect.properties.user_properties,
+        send_window: terms.send_window,
     };
     Ok((terms, registration))
 }

@@ -58,6 +58,8 @@ pub struct Registration {
     /// As it was proved, or else as CONNECT says.
     pub username: Option<ByteString>,
     pub user_properties: UserProperties,
+    /// Messages of QoS above 0 that the client takes at a time.
+    pub send_window: usize,
 }
 
 /// A Will with its delay.

@@ -35,23 +35,23 @@ fn nothing_acknowledged_is_lost_under_faults() {
     }
 }
 
-/// Each with seeds that find it soon; that the same seeds are clean without it, the other tests show.
+/// Within so many seeds; the first few do. That seeds are clean without it, the other tests show.
 #[test]
 #[cfg_attr(not(tokio_unstable), ignore = "needs tokio's seeded chance: --cfg tokio_unstable, as .cargo/config.toml has it")]
 fn every_planted_fault_is_found() {
     let planted = [
-        (Plant::AcknowledgeBeforeFlush, 6..10),
-        (Plant::Qos2IdentifierNotStored, 1..6),
-        (Plant::ResendAppliedAgain, 1..6),
-        (Plant::WillStaysDue, 1..6),
-        (Plant::PubackBeforeStored, 1..6),
+        (Plant::AcknowledgeBeforeFlush, 2..40),
+        (Plant::Qos2IdentifierNotStored, 1..20),
+        (Plant::ResendAppliedAgain, 4..24),
+        (Plant::WillStaysDue, 1..20),
+        (Plant::PubackBeforeStored, 1..20),
     ];
     let mut missed = Vec::new();
     for (plant, seeds) in planted {
         let options = Options { chaos_ms: 30_000, plant: Some(plant), ..Options::default() };
         let begun = Instant::now();
-        let found = seeds.clone().find_map(|seed| run(seed, &options).failure);
-        eprintln!("{plant:?} after {:.1} s: {found:?}", begun.elapsed().as_secs_f64());
+        let found = seeds.clone().find_map(|seed| Some((seed, run(seed, &options).failure?)));
+        eprintln!("{plant:?} after {:.1} s, by seed: {found:?}", begun.elapsed().as_secs_f64());
         if found.is_none() {
             missed.push((plant, seeds));
         }

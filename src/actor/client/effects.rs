@@ -134,8 +134,9 @@ impl Client {
             return;
         }
         let identity = self.identity_of(&registration);
+        let window = registration.send_window;
         let command = self.connect_command(registration, &identity);
-        let (connected, minority) = (settle::connect(Arc::clone(&node), identity.shard, command), cluster.minority());
+        let (connected, minority) = (settle::connect(Arc::clone(&node), identity.shard, command, window), cluster.minority());
         let (withdrawn_from, shard, connection) = (cluster.clone(), identity.shard, self.connection);
         let submitted = async move {
             tokio::select! {

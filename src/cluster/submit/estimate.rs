@@ -16,7 +16,7 @@ const FIXED: usize = 96;
 pub fn command_bytes(command: &Command) -> usize {
     FIXED
         + match command {
-            Command::Connect(connect) => {
+            Command::Connect(connect) | Command::ConnectWithin { connect, .. } => {
                 let facts = &connect.facts;
                 let texts = facts.client_id.len() + facts.username.as_ref().map_or(0, |name| name.len());
                 let properties = connect.user_properties.iter().map(|(name, value)| FIXED + name.len() + value.len());

@@ -189,7 +189,7 @@ impl Pending {
         if full && !matches!(command, Command::Disconnect { .. }) {
             return Err(SubmitError::Overloaded);
         }
-        if let Command::Connect(connect) = &command
+        if let Some(connect) = command.connecting()
             && connect.connection.incarnation != self.incarnation
         {
             return Err(SubmitError::Unavailable);
@@ -387,7 +387,7 @@ impl Pending {
 
     /// Takes a connection's registration back; false where it was sent, or is not there.
     pub fn withdraw_connect(&mut self, connection: ConnectionRef) -> bool {
-        let is_it = |unsent: &Unsent| matches!(&unsent.command, Command::Connect(connect) if connect.connection == connection);
+        let is_it = |unsent: &Unsent| unsent.command.connecting().is_some_and(|connect| connect.connection == connection);
         let Some(withdrawn) = self.unsent.iter().position(is_it).and_then(|at| self.unsent.remove(at)) else { return false };
         self.commands -= 1;
         self.bytes -= withdrawn.bytes;
