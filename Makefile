@@ -9,6 +9,8 @@ DATA ?= data
 CLUSTER_DATA ?= data-cluster
 TARGET ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 TIME ?= 60
+# Tests mostly wait: three at a time keep two processors busy.
+TEST_THREADS ?= $(shell n=$$(nproc); echo $$((n < 3 ? 3 : n)))
 VENV := .venv
 PYTHON_PACKAGES := paho-mqtt==2.2.0 gmqtt==0.8.0 aiomqtt==2.5.1
 VENV_DONE := $(VENV)/.done-$(subst $(eval ) ,_,$(PYTHON_PACKAGES))
@@ -37,7 +39,7 @@ cluster: build ## Start three nodes on this machine; Ctrl-C stops them
 test: test-needs ## Run all tests: units, real clients, real clusters
 	$(CARGO) build --workspace --bins --tests
 	@rm -rf target/conformance target/faults
-	TROUPEMQ_BIN=$(CURDIR)/target/debug/troupemq $(CARGO) test --workspace
+	TROUPEMQ_BIN=$(CURDIR)/target/debug/troupemq RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace
 	@echo; cat target/conformance/*.txt
 	@cd target/faults; \
 	echo "Fault tests in network namespaces: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \

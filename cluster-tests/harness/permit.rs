@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex};
 
 /// Shares of the machine.
-const CAPACITY: usize = 4;
+const CAPACITY: usize = 6;
 
 /// How much of the machine a test asks for.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub enum Weight {
     /// Three nodes.
     Cluster = 2,
     /// Three nodes under load, or a measurement: alone.
-    Whole = 4,
+    Whole = CAPACITY as isize,
 }
 
 struct State {

@@ -444,7 +444,7 @@ impl Node {
             return Some("the cluster to know this node".to_owned());
         }
         // What its first clients need is stored in the newest way.
-        if !self.was_ready.load(Ordering::Relaxed) && super::versions::is_raising(self) {
+        if !self.was_ready.load(Ordering::Relaxed) && versions::is_raising(self) {
             return Some("the new cluster's protocol version".to_owned());
         }
         (!self.visibility.is_level(self.incarnation())).then(|| "what the other nodes have acknowledged".to_owned())
