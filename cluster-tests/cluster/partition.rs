@@ -98,7 +98,14 @@ async fn nodes_that_cannot_reach_each_other_serve_on_through_the_third() {
     assert!(trio.nodes.iter().any(|node| node.stderr().contains("passes bytes on to a node that another did not reach")));
     wired.set_cut(0, 1, false);
     wait::until("they reach each other directly again", SOON, || {
-        (0..2).all(|node| trio.nodes[node].stderr().contains("reached directly again")).then_some(())
+        let is_direct = |node: usize, peer: usize| {
+            let (log, up) = (trio.nodes[node].stderr(), format!("peer link is up peer=\"{}\"", trio.nodes[peer].name));
+            let last = |class| log.lines().rfind(|line| line.contains(&up) && line.contains(class));
+            ["class=Consensus", "class=Messages"]
+                .iter()
+                .all(|class| last(*class).is_some_and(|line| line.contains("relayed=false")))
+        };
+        (is_direct(0, 1) && is_direct(1, 0)).then_some(())
     });
     clients[1].subscribe("direct", QoS::AtLeastOnce).await;
     clients[0].publish("direct", b"direct", QoS::AtLeastOnce).await;

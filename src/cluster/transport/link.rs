@@ -221,13 +221,14 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
     let mut next = None;
     loop {
         let (address, worked_last) = peer.address(attempt);
-        let connected = match next.take() {
-            Some(connection) => Ok(connection),
-            None => connect(transport, &address, class).await.map(Connection::direct),
+        let (connected, is_dialed) = match next.take() {
+            // By an address of its own.
+            Some(connection) => (Ok(connection), false),
+            None => (connect(transport, &address, class).await.map(Connection::direct), true),
         };
         match connected {
             Ok(connection) if connection.who.name == peer.name => {
-                if !connection.relayed {
+                if is_dialed {
                     peer.address_worked(&address);
                 }
                 let up = Instant::now();

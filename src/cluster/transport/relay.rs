@@ -108,6 +108,7 @@ pub(super) async fn better(transport: &Transport, peer: &Peer, class: Class, rel
         Class::Messages | Class::Relay => SUSPECT_MESSAGES_MS,
     };
     let mut tried_back = Instant::now();
+    let mut attempt = 0;
     loop {
         tokio::time::sleep(LOOK).await;
         let is_silent = || link.silent_ms() >= suspect_ms;
@@ -123,17 +124,29 @@ pub(super) async fn better(transport: &Transport, peer: &Peer, class: Class, rel
             tokio::time::sleep(AGAIN).await;
         }
         if relayed && (is_silent() || tried_back.elapsed() >= BACK) {
-            if let Some(direct) = back(transport, peer, class).await {
+            if let Some(direct) = back(transport, peer, class, attempt).await {
                 return direct;
             }
+            attempt += 1;
             tried_back = Instant::now();
         }
     }
 }
 
-async fn back(transport: &Transport, peer: &Peer, class: Class) -> Option<Connection> {
-    let direct = connect(transport, &peer.address(0).0, class).await.ok()?;
-    (direct.1.name == peer.name).then(|| Connection::direct(direct))
+async fn back(transport: &Transport, peer: &Peer, class: Class, attempt: usize) -> Option<Connection> {
+    let (address, _) = peer.address(attempt);
+    let direct = match connect(transport, &address, class).await {
+        Ok(direct) => direct,
+        Err(error) => {
+            tracing::debug!(peer = peer.name, ?class, %error, "not yet reached directly");
+            return None;
+        }
+    };
+    if direct.1.name != peer.name {
+        return None;
+    }
+    peer.address_worked(&address);
+    Some(Connection::direct(direct))
 }
 
 /// Passes a peer's bytes on to the node it wants, until either ends the connection or nothing passes for too long.
