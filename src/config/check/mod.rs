@@ -5,6 +5,7 @@ mod authentication;
 mod cluster;
 mod exposure;
 mod http;
+mod jwt;
 mod keep_alive;
 mod listeners;
 mod notices;
