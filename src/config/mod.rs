@@ -98,5 +98,8 @@ fn refuse(file: &str, message: String) -> ConfigErrors {
 }
 
 #[cfg(test)]
+mod documentation_test;
+
+#[cfg(test)]
 #[path = "config_test.rs"]
 mod tests;

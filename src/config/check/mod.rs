@@ -59,6 +59,12 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
     })
 }
 
+/// Names of the elements inside `<jwt>`, for the documentation to have them all.
+#[cfg(test)]
+pub(super) fn jwt_elements() -> Vec<&'static str> {
+    rules::children_of("security/authentication/jwt")
+}
+
 #[cfg(test)]
 #[path = "check_test.rs"]
 mod tests;
