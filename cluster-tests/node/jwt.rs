@@ -343,22 +343,28 @@ async fn seen(node: &Node, lifecycle: &mut Client) -> Vec<(String, Vec<u8>)> {
     for file in files_below(&node.data()) {
         if let Ok(mut bytes) = fs::read(&file) {
             // Most of a file that is written piece by piece.
-            bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+            const CHUNK: usize = 4096;
+            let used = bytes.chunks(CHUNK).rposition(|chunk| chunk != &[0; CHUNK][..chunk.len()]);
+            bytes.truncate(used.map_or(0, |last| (last + 1) * CHUNK));
             seen.push((file.display().to_string(), bytes));
         }
     }
     seen
 }
 
-/// Recognisable secrets go in by every way there is, and are looked for in everything that comes out.
 #[tokio::test]
 async fn no_password_no_token_and_no_key_is_ever_printed_served_told_or_stored() {
     let _permit = acquire(Weight::Node);
-    for token_from in ["PASSWORD", "USER_NAME"] {
-        secrets_stay_inside(token_from).await;
-    }
+    secrets_stay_inside("PASSWORD").await;
 }
 
+#[tokio::test]
+async fn nor_is_a_token_that_stands_in_place_of_the_user_name() {
+    let _permit = acquire(Weight::Node);
+    secrets_stay_inside("USER_NAME").await;
+}
+
+/// Recognisable secrets go in by every way there is, and are looked for in everything that comes out.
 async fn secrets_stay_inside(token_from: &str) {
     const CONFIGURED: &str = "Configured-Secret-Of-The-Environment-4711";
     const IN_SET: &str = "Shared-Secret-In-The-Set-Of-Keys-4711";
