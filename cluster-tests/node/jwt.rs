@@ -402,6 +402,8 @@ async fn secrets_stay_inside(token_from: &str) {
         _ => options.username("named").password(token),
     };
     let claims = |exp: i64| json!({"sub": "ann", "exp": in_s(exp)});
+    // The first refusal is the one that is logged for sure.
+    refusal(&node, &put(Options::v5("first"), &secret("Cut.Token-4711".to_owned()))).await;
     // Tokens that are let in, with sessions that stay, and as Authentication Data.
     for (n, token) in
         [hs256(SECRET, &claims(600)), hs256(CONFIGURED, &claims(600)), issuer.token(&claims(600))].iter().enumerate()
@@ -421,6 +423,9 @@ async fn secrets_stay_inside(token_from: &str) {
         client.send(&again(&broken)).await.expect("sent");
         assert_eq!(answer(&mut client).await, ReasonCode::NotAuthorized);
     }
+    // One that names nobody.
+    let nameless = secret(hs256(SECRET, &json!({"exp": in_s(600)})));
+    Client::connect(node.mqtt(), &put(Options::v5("good-nameless").expiry(600), &nameless)).await.ping().await;
     // What is refused: expired, forged, cut, no token at all, a password for a password, in either place.
     let good = hs256(SECRET, &claims(600));
     let mut refused = Vec::new();
