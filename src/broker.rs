@@ -18,7 +18,7 @@ use std::time::Duration;
 use actix_rt::{Arbiter, ArbiterHandle};
 use tokio::sync::oneshot;
 
-use crate::actor::gate::watch;
+use crate::actor::gate::{key_watch, watch};
 use crate::actor::hooks::NodeHooks;
 use crate::actor::hub::{Hub, HubMail, Local};
 use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
@@ -85,6 +85,8 @@ pub struct Broker {
     left: tokio::sync::watch::Receiver<bool>,
     /// Looks whether the credentials have changed.
     credentials: Option<actix_rt::task::JoinHandle<()>>,
+    /// Looks whether the keys of tokens have changed.
+    keys: Option<actix_rt::task::JoinHandle<()>>,
     /// Looks after declared shared subscriptions.
     declared: actix_rt::task::JoinHandle<()>,
 }
@@ -138,6 +140,7 @@ impl Broker {
             left,
             declared: actix_rt::spawn(declared::run(declaring)),
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
+            keys: authentication.keys.map(|keys| actix_rt::spawn(key_watch::run(keys))),
         };
         for http in &settings.http {
             let address = SocketAddr::new(http.bind_address, http.port);

@@ -4,6 +4,7 @@ pub mod client;
 pub mod config;
 pub mod events;
 pub mod http;
+pub mod jwt;
 pub mod large;
 pub mod node;
 pub mod permit;

@@ -45,6 +45,8 @@ pub struct Node {
     pub program: Option<PathBuf>,
     /// More variables of the environment.
     pub env: Vec<(String, String)>,
+    /// What to log, where that is not `TROUPEMQ_TEST_LOG`'s to say.
+    pub log: Option<&'static str>,
     /// Takes the place of `/etc/hosts` for the process; see `private_hosts`.
     pub hosts: Option<PathBuf>,
     /// A command and its arguments that start the program in a world of its own, such as a network namespace, and become it.
@@ -75,6 +77,7 @@ impl Node {
             config,
             program: None,
             env: Vec::new(),
+            log: None,
             hosts: None,
             within: Vec::new(),
             home: home.to_owned(),
@@ -165,9 +168,17 @@ impl Node {
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.arg("start").arg("--config").arg(self.home.join("config.xml")).arg("--data").arg(self.data());
-        command.args(["--log", &std::env::var("TROUPEMQ_TEST_LOG").unwrap_or_else(|_| "info".to_owned())]);
+        let wanted = || std::env::var("TROUPEMQ_TEST_LOG").unwrap_or_else(|_| "info".to_owned());
+        command.args(["--log", &self.log.map_or_else(wanted, str::to_owned)]);
         command.stdin(Stdio::null());
         command
+    }
+
+    /// Runs `troupemq config check` on the node's configuration.
+    pub fn config_check(&self) -> Finished {
+        let mut command = Command::new(program());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        run(command.args(["config", "check"]).arg(self.home.join("config.xml")), ADMIN)
     }
 
     /// Runs `troupemq cluster` with these arguments for this node.

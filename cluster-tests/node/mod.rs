@@ -9,6 +9,7 @@ mod dropped;
 mod extremes;
 mod health;
 mod hostile;
+mod jwt;
 mod keep_alive;
 mod large;
 mod legal_bytes;

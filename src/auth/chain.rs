@@ -27,6 +27,11 @@ impl Chain {
         self.ask(0, request, nonce)
     }
 
+    /// Whether some client proves itself by its user name.
+    pub fn user_name_is_secret(&self) -> bool {
+        self.links.iter().any(|link| link.user_name_is_secret())
+    }
+
     fn ask(self: &Arc<Self>, from: usize, request: &Arc<Request>, nonce: fn() -> String) -> Answer {
         for (index, link) in self.links.iter().enumerate().skip(from) {
             match link.begin(request, &nonce) {

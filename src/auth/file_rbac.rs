@@ -8,7 +8,7 @@ use ring::hmac;
 
 use super::scram::{self, Directory, Mechanism};
 use super::{Answer, Authenticator, Exchange, Principal, Refusal, Request, Verdict, password};
-use crate::config::rbac::{Credentials, FileRbacSettings, Password, ScramVerifier};
+use crate::config::rbac::{Credentials, FileRbacSettings, Password, Role, ScramVerifier};
 use crate::mqtt::ReasonCode;
 
 /// The users of the files as they are now; clones share them.
@@ -84,9 +84,18 @@ impl FileRbac {
         self.admit(user, &request.client_id)
     }
 
+    /// The roles of a user.
+    pub fn roles_of(&self, user: &ByteString) -> Option<Arc<[Arc<Role>]>> {
+        self.users().credentials.users.get(user).map(|user| Arc::clone(&user.roles))
+    }
+
+    /// A role by its id.
+    pub fn role(&self, id: &str) -> Option<Arc<Role>> {
+        self.users().credentials.roles.get(id).cloned()
+    }
+
     fn admit(&self, user: &ByteString, client_id: &ByteString) -> Option<Principal> {
-        let users = self.users();
-        let roles = Arc::clone(&users.credentials.users.get(user)?.roles);
+        let roles = self.roles_of(user)?;
         Some(Principal::with_roles(user.clone(), client_id.clone(), roles))
     }
 

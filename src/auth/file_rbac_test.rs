@@ -43,6 +43,7 @@ fn credentials() -> Credentials {
             ("never".into(), user(Some(Password::Never), None)),
             ("carol".into(), user(None, Some(scram))),
         ]),
+        roles: HashMap::new(),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod chain;
 pub mod failures;
 pub mod file_rbac;
+pub mod jwt;
 pub mod password;
 pub mod principal;
 pub mod scram;
@@ -20,6 +21,7 @@ use bytestring::ByteString;
 
 pub use chain::Chain;
 pub use file_rbac::FileRbac;
+pub use jwt::Jwt;
 pub use principal::Principal;
 pub use scram::Exchange;
 
@@ -38,6 +40,8 @@ pub struct Request {
     pub listener: Arc<str>,
     /// The names in the client's certificate, where one was verified.
     pub certificate: Option<CertificateNames>,
+    /// The time of asking: wall clock, ms since the epoch.
+    pub wall_ms: u64,
 }
 
 impl fmt::Debug for Request {
@@ -68,6 +72,11 @@ pub trait Authenticator: Send + Sync {
 
     /// Whether the Authentication Method is served at all.
     fn serves(&self, method: &str) -> bool;
+
+    /// Whether clients prove themselves by their user names, so that nobody else may see them.
+    fn user_name_is_secret(&self) -> bool {
+        false
+    }
 }
 
 /// What an authenticator has to say.

@@ -14,6 +14,9 @@ pub struct Principal {
     client_id: ByteString,
     /// `None`: everything is allowed.
     roles: Option<Arc<[Arc<Role>]>>,
+    /// Wall clock, ms since the epoch; `None`: what was proved does not expire.
+    expires_at_ms: Option<u64>,
+    hides_claimed_name: bool,
 }
 
 impl Principal {
@@ -29,7 +32,34 @@ impl Principal {
 
     /// A user who may do what its roles allow.
     pub fn with_roles(user_name: ByteString, client_id: ByteString, roles: Arc<[Arc<Role>]>) -> Self {
-        Self { user_name: Some(user_name), client_id, roles: Some(roles) }
+        Self::new(Some(user_name), client_id, Some(roles))
+    }
+
+    /// A client who may do what its roles allow, or everything.
+    pub fn new(user_name: Option<ByteString>, client_id: ByteString, roles: Option<Arc<[Arc<Role>]>>) -> Self {
+        Self { user_name, client_id, roles, ..Self::default() }
+    }
+
+    /// The same, until a moment of the wall clock.
+    #[must_use]
+    pub fn until(self, expires_at_ms: Option<u64>) -> Self {
+        Self { expires_at_ms, ..self }
+    }
+
+    /// The same, whose user name in CONNECT nobody is to see.
+    #[must_use]
+    pub fn hiding_the_claimed_name(self) -> Self {
+        Self { hides_claimed_name: true, ..self }
+    }
+
+    /// When it must have proved itself again: wall clock, ms since the epoch.
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        self.expires_at_ms
+    }
+
+    /// Whether the user name in CONNECT was what it proved itself by.
+    pub fn hides_claimed_name(&self) -> bool {
+        self.hides_claimed_name
     }
 
     /// The name that was proved; `None` where none was.

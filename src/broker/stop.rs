@@ -110,9 +110,7 @@ impl Broker {
             http.stop().await;
         }
         self.declared.abort();
-        if let Some(credentials) = &self.credentials {
-            credentials.abort();
-        }
+        self.credentials.iter().chain(&self.keys).for_each(actix_rt::task::JoinHandle::abort);
         for arbiter in &self.arbiters {
             arbiter.stop();
         }

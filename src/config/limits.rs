@@ -10,6 +10,9 @@ pub(super) const ELEMENTS_MAX: usize = 20_000;
 pub(super) const CREDENTIALS_SIZE_MAX: usize = 64 * 1024 * 1024;
 pub(super) const CREDENTIALS_ELEMENTS_MAX: usize = 1_000_000;
 
+/// Keys of tokens: each may have to be tried.
+pub(super) const JWT_KEYS_MAX: usize = 64;
+
 /// Declared shared subscriptions of a node: as many as one command takes, whatever their names.
 pub(super) const DECLARED_MAX: usize = 5_000;
 /// More than a file of `FILE_SIZE_MAX` has: what is too many is told by the number of subscriptions.

@@ -5,6 +5,7 @@ mod check;
 mod declared;
 mod diagnostic;
 mod entity;
+pub mod jwt;
 mod limits;
 mod placeholder;
 pub mod rbac;
@@ -95,6 +96,9 @@ fn refuse(file: &str, message: String) -> ConfigErrors {
     let error = Diagnostic { level: Level::Error, file: file.to_owned(), line: 0, path: String::new(), message };
     ConfigErrors { errors: vec![error], warnings: Vec::new() }
 }
+
+#[cfg(test)]
+mod documentation_test;
 
 #[cfg(test)]
 #[path = "config_test.rs"]

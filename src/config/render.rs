@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write};
 use std::net::SocketAddr;
 
+use super::jwt::{Algorithm, JwtSettings, TokenFrom, WithoutPermissions};
 use super::rbac::PasswordType;
 use super::settings::{
     AddonSettings, AuthenticationSettings, CertificateName, ClientAuthentication, ClusterSettings, ConnectOverload,
@@ -238,6 +239,45 @@ fn authentication(out: &mut Page, authentication: &AuthenticationSettings) {
         };
         out.line("authentication/client-certificate/user-name", name);
     }
+    if let Some(jwt) = &authentication.jwt {
+        self::jwt(out, jwt);
+    }
+}
+
+fn jwt(out: &mut Page, jwt: &JwtSettings) {
+    let from = match jwt.token_from {
+        TokenFrom::Password => "PASSWORD",
+        TokenFrom::UserName => "USER_NAME",
+    };
+    out.line("authentication/jwt/token-from", from);
+    out.line("  authentication-method", jwt.method.as_deref().unwrap_or("none"));
+    if jwt.sources.secret.is_some() {
+        out.line("  secret", "***");
+    }
+    for path in jwt.sources.files() {
+        out.line("  keys in", path.display());
+    }
+    out.seconds("  keys-reload-interval", jwt.reload_interval_s);
+    out.line("  algorithm", list(jwt.algorithms.iter().copied().map(Algorithm::name), "none"));
+    out.seconds("  leeway", jwt.leeway_s);
+    out.line("  expiry-required", jwt.expiry_required);
+    out.line("  issuer", list(jwt.issuers.iter().map(String::as_str), "any"));
+    out.line("  audience", list(jwt.audiences.iter().map(String::as_str), "any"));
+    out.line("  user-name-claim", &jwt.user_name_claim);
+    out.line("  verify-claim", list(jwt.verify.iter().map(|verify| verify.claim.as_str()), "none"));
+    out.line("  permissions-claim", &jwt.permissions_claim);
+    out.line("  roles-claim", &jwt.roles_claim);
+    let without = match jwt.without_permissions {
+        WithoutPermissions::Nothing => "NONE",
+        WithoutPermissions::All => "ALL",
+        WithoutPermissions::FileRbac => "FILE_RBAC",
+    };
+    out.line("  without-permissions", without);
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>, empty: &str) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { empty.to_owned() } else { names.join(", ") }
 }
 
 fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {

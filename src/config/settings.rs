@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::SupportedCipherSuite;
 
+use super::jwt::JwtSettings;
 use super::rbac::FileRbacSettings;
 use crate::mqtt::GroupId;
 
@@ -221,16 +222,22 @@ pub struct AuthenticationSettings {
     pub file_rbac: Option<FileRbacSettings>,
     /// Own element: a client certificate stands for the user it names.
     pub client_certificate: Option<CertificateName>,
+    /// Own element: a signed token says who a client is.
+    pub jwt: Option<JwtSettings>,
 }
 
 impl AuthenticationSettings {
     pub fn is_off(&self) -> bool {
-        self.file_rbac.is_none() && self.client_certificate.is_none()
+        self.file_rbac.is_none() && self.client_certificate.is_none() && self.jwt.is_none()
     }
 
     /// Whether some client may pass all authenticators undecided.
     pub fn may_pass(&self) -> bool {
-        self.file_rbac.as_ref().is_none_or(|rbac| rbac.listener_names.is_some() || rbac.next_instead_of_fail)
+        match &self.file_rbac {
+            Some(rbac) => rbac.listener_names.is_some() || rbac.next_instead_of_fail,
+            // Who brings no token is refused where nobody else asks for passwords.
+            None => self.jwt.is_none(),
+        }
     }
 }
 

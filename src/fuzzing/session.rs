@@ -68,7 +68,7 @@ impl Run {
     fn step(&mut self, draw: &mut Draw<'_>) {
         let choice = draw.byte();
         match choice {
-            232..=247 => return self.judge(&login::verdict(draw)),
+            232..=247 => return self.judge(&login::verdict(draw, self.now.wall_ms)),
             248..=252 => {
                 if let Some(packet) = input::auth(draw, &self.observer) {
                     self.hand_in(packet);
@@ -280,6 +280,7 @@ impl Run {
         let effects = self.run(Machine::handle_timeout);
         assert_eq!(effects.is_empty(), !is_due);
         assert!(!is_due || self.machine.is_closed());
+        assert!(self.machine.is_closed() || !self.observer.has_expired(self.now.wall_ms));
     }
 
     fn run(&mut self, act: impl FnOnce(&mut Machine, Now, &mut Vec<Effect>)) -> Vec<Effect> {

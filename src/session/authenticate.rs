@@ -13,6 +13,7 @@ use super::connect::Terms;
 use super::connected::Connected;
 use super::effect::{Effect, Registration};
 use super::error::Offence;
+use super::lifetime::Lifetime;
 use super::machine::Now;
 use super::peer::Peer;
 use crate::auth::{Principal, Verdict};
@@ -152,9 +153,13 @@ impl Authentication {
     /// A Will that it may not publish (spec/hivemq.md 7.5).
     pub(super) fn accept(self, principal: Arc<Principal>, data: Option<Bytes>) -> Result<(Terms, Registration), Offence> {
         let Self { mut terms, mut registration, .. } = self;
+        terms.claimed_name = registration.username.clone().filter(|_| terms.method.is_some());
         let will = registration.will.as_ref().map(|will| &will.message);
         if will.is_some_and(|will| !principal.may_publish(&will.topic, will.qos, will.retain)) {
             return Err(Offence::WillNotAuthorized);
+        }
+        if principal.hides_claimed_name() {
+            registration.username = None;
         }
         // The name that was proved outweighs the one that was claimed.
         if let Some(user_name) = principal.user_name() {
@@ -172,6 +177,8 @@ impl Authentication {
 #[derive(Debug)]
 pub(super) struct Enhanced {
     method: ByteString,
+    /// The user name in CONNECT, which holds for every authentication of the connection.
+    claimed_name: Option<ByteString>,
     again: Option<Reauthentication>,
 }
 
@@ -183,8 +190,8 @@ struct Reauthentication {
 }
 
 impl Enhanced {
-    pub(super) fn new(method: ByteString) -> Self {
-        Self { method, again: None }
+    pub(super) fn new(method: ByteString, claimed_name: Option<ByteString>) -> Self {
+        Self { method, claimed_name, again: None }
     }
 
     /// When the re-authentication that is going on must have ended, monotonic ms.
@@ -213,7 +220,7 @@ impl Connected {
         let evidence = Evidence {
             stage: Stage::Again,
             client_id: self.client_id.clone(),
-            user_name: None,
+            user_name: enhanced.claimed_name.clone(),
             password: None,
             method: Some(enhanced.method.clone()),
             data,
@@ -226,7 +233,7 @@ impl Connected {
     ///
     /// # Errors
     /// What the connection ends for [MQTT-4.12.1-2].
-    pub(super) fn authenticated(&mut self, verdict: Verdict, out: &mut Vec<Effect>) -> Result<(), Offence> {
+    pub(super) fn authenticated(&mut self, verdict: Verdict, now: Now, out: &mut Vec<Effect>) -> Result<(), Offence> {
         let Some(enhanced) = &mut self.enhanced else { return Ok(()) };
         let Some(again) = enhanced.again.as_mut().filter(|again| again.turn == Turn::Outside) else { return Ok(()) };
         match verdict {
@@ -239,6 +246,7 @@ impl Connected {
                 if principal.user_name() != self.principal.user_name() {
                     return Err(Offence::AnotherUser);
                 }
+                self.lifetime = Lifetime::of(&principal, now);
                 self.principal = principal;
                 enhanced.again = None;
                 send_auth(&self.peer, ReasonCode::Success, Some(&enhanced.method), data, out)

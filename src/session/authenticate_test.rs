@@ -400,3 +400,108 @@ fn a_re_authentication_renews_what_is_allowed() {
     assert_eq!(briefs(&rig.publish(publish("b", Q0, 0))), ["publish b as 1"]);
     assert_eq!(briefs(&rig.publish(publish("a", Q0, 0))), ended_by_server(V5, ReasonCode::NotAuthorized));
 }
+
+/// Whoever it is may stay for so many milliseconds.
+fn staying(user: &str, ms: u64, now: super::Now) -> Verdict {
+    let principal = Principal::unlimited(user.into()).until(Some(now.wall_ms + ms));
+    Verdict::Accept { principal: Arc::new(principal), data: None }
+}
+
+fn timeout(rig: &mut Rig) -> Vec<Effect> {
+    rig.run(super::Machine::handle_timeout)
+}
+
+#[test]
+fn a_client_whose_proof_expires_is_told_and_closed_with_its_will() {
+    for version in VERSIONS {
+        let mut rig = Rig::new(settings());
+        rig.ask(Connect { keep_alive: 0, will: Some(will()), ..connect(version) });
+        rig.judge(staying("u", 9_000, rig.now));
+        rig.register(Ok(Registered::default()));
+        rig.advance(8_999);
+        assert!(timeout(&mut rig).is_empty());
+        rig.advance(1);
+        assert_eq!(rig.machine.next_timeout(), Some(rig.now.mono_ms));
+        assert_eq!(briefs(&timeout(&mut rig)), ended_by_server(version, ReasonCode::MaximumConnectTime));
+    }
+    // It may take longer to be registered.
+    let mut rig = Rig::new(settings());
+    rig.ask(connect(V5));
+    rig.judge(staying("u", 10, rig.now));
+    rig.advance(50);
+    rig.register(Ok(Registered::default()));
+    assert_eq!(briefs(&timeout(&mut rig)), ended_by_server(V5, ReasonCode::MaximumConnectTime));
+}
+
+#[test]
+fn the_keep_alive_ends_a_connection_before_its_proof_expires_and_after_it_does_not() {
+    let ended = |keep_alive: u16, ms: u64| {
+        let mut rig = Rig::new(settings());
+        rig.ask(Connect { keep_alive, ..connect(V5) });
+        rig.judge(staying("u", ms, rig.now));
+        rig.register(Ok(Registered::default()));
+        rig.advance(rig.machine.next_timeout().unwrap() - rig.now.mono_ms);
+        briefs(&timeout(&mut rig))
+    };
+    assert_eq!(ended(2, 60_000), ended_by_server(V5, ReasonCode::KeepAliveTimeout));
+    assert_eq!(ended(60, 2_000), ended_by_server(V5, ReasonCode::MaximumConnectTime));
+}
+
+#[test]
+fn a_clock_that_is_set_ends_nothing_early_and_what_never_expires_overflows_nothing() {
+    let mut rig = Rig::new(settings());
+    rig.ask(Connect { keep_alive: 0, ..connect(V5) });
+    rig.judge(staying("u", 9_000, rig.now));
+    rig.register(Ok(Registered::default()));
+    rig.now.mono_ms += 9_000;
+    rig.now.wall_ms -= 1_000;
+    assert!(timeout(&mut rig).is_empty());
+    assert_eq!(rig.machine.next_timeout(), Some(rig.now.mono_ms + 10_000));
+    rig.advance(10_000);
+    assert_eq!(briefs(&timeout(&mut rig)), ended_by_server(V5, ReasonCode::MaximumConnectTime));
+    let mut rig = Rig::new(settings());
+    rig.ask(Connect { keep_alive: 0, ..connect(V5) });
+    rig.judge(staying("u", u64::MAX - rig.now.wall_ms, rig.now));
+    rig.register(Ok(Registered::default()));
+    for _ in 0..3 {
+        rig.advance(600_000);
+        assert!(timeout(&mut rig).is_empty() && rig.machine.next_timeout() == Some(rig.now.mono_ms + 600_000));
+    }
+}
+
+#[test]
+fn a_new_proof_takes_the_place_of_the_one_that_expires() {
+    let mut rig = Rig::new(settings());
+    rig.ask(Connect { keep_alive: 0, username: Some("claimed".into()), ..enhanced() });
+    rig.judge(staying("u", 5_000, rig.now));
+    rig.register(Ok(Registered::default()));
+    rig.advance(4_000);
+    match &rig.packet(again("two"))[..] {
+        [Effect::Authenticate(evidence)] => assert_eq!(evidence.user_name.as_deref(), Some("claimed"), "as in CONNECT"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(briefs(&rig.judge(staying("u", 60_000, rig.now))), ["AUTH 00 M -"]);
+    rig.advance(59_999);
+    assert!(timeout(&mut rig).is_empty());
+    rig.packet(again("three"));
+    rig.judge(accept("u", ""));
+    assert_eq!(rig.machine.next_timeout(), None, "this one does not expire");
+    // Nor does one hold longer than the new one says.
+    rig.packet(again("four"));
+    rig.judge(staying("u", 1_000, rig.now));
+    rig.advance(1_000);
+    assert_eq!(briefs(&timeout(&mut rig)), ended_by_server(V5, ReasonCode::MaximumConnectTime));
+}
+
+#[test]
+fn a_user_name_that_was_the_proof_goes_no_further() {
+    for (user, expected) in [(Some("ann"), Some("ann")), (None, None)] {
+        let mut rig = Rig::new(settings());
+        rig.ask(Connect { username: Some("a token".into()), ..connect(V3) });
+        let principal = Principal::new(user.map(Into::into), "client".into(), None).hiding_the_claimed_name();
+        match &rig.judge(Verdict::Accept { principal: Arc::new(principal), data: None })[..] {
+            [Effect::Register(registration)] => assert_eq!(registration.username.as_deref(), expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}

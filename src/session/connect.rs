@@ -31,6 +31,8 @@ pub(super) struct Terms {
     pub(super) connack: ConnackProperties,
     /// Authentication Method.
     pub(super) method: Option<ByteString>,
+    /// The user name in CONNECT, where there is a method.
+    pub(super) claimed_name: Option<ByteString>,
     /// Known once the client is let in.
     pub(super) principal: Arc<Principal>,
 }
@@ -83,6 +85,7 @@ pub(super) fn negotiate(
         sent_topic_alias_max: connect.properties.topic_alias_maximum.unwrap_or(0).min(settings.sent_topic_alias_max),
         connack,
         method: connect.properties.authentication_method,
+        claimed_name: None,
         principal: Arc::default(),
     };
     let registration = Registration {

@@ -11,6 +11,7 @@ use super::effect::{Effect, End, Ticket};
 use super::error::Offence;
 use super::inbound::Inbound;
 use super::keep_alive::KeepAlive;
+use super::lifetime::Lifetime;
 use super::machine::Now;
 use super::outbound::Outbound;
 use super::peer::Peer;
@@ -33,6 +34,8 @@ pub(super) struct Connected {
     pub(super) peer: Peer,
     pub(super) client_id: ByteString,
     pub(super) principal: Arc<Principal>,
+    /// `None`: the principal may stay.
+    pub(super) lifetime: Option<Lifetime>,
     /// `None` without an Authentication Method.
     pub(super) enhanced: Option<Box<Enhanced>>,
     /// As CONNECT settled it; 0 ends the session with the connection.
@@ -66,8 +69,9 @@ impl Connected {
         Self {
             peer: terms.peer,
             client_id: terms.client_id,
+            lifetime: Lifetime::of(&terms.principal, now),
             principal: terms.principal,
-            enhanced: terms.method.map(|method| Box::new(Enhanced::new(method))),
+            enhanced: terms.method.map(|method| Box::new(Enhanced::new(method, terms.claimed_name))),
             session_expiry_interval_s: terms.session_expiry_interval_s,
             keep_alive: KeepAlive::new(terms.keep_alive_s, settings.keep_alive_multiplier_milli, now.mono_ms),
             inbound: Inbound::resume(received, TopicAliases::new(terms.topic_alias_max, &settings.alias_memory)),

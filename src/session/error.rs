@@ -97,6 +97,8 @@ pub(super) enum Offence {
     /// Same words as HiveMQ's (spec/hivemq.md 9.4).
     #[error("The client was idle for too long without sending an MQTT control packet.")]
     KeepAliveTimeout,
+    #[error("what the client proved itself by has expired")]
+    ProofExpired,
     /// A verdict from the outside after which the connection does not go on.
     #[error("{}", .0.name())]
     Refused(ReasonCode),
@@ -142,6 +144,7 @@ impl Offence {
             Self::SubscriptionIdentifier => ReasonCode::SubscriptionIdentifiersNotSupported,
             Self::BacklogFull | Self::TopicAliasMemory => ReasonCode::QuotaExceeded,
             Self::KeepAliveTimeout => ReasonCode::KeepAliveTimeout,
+            Self::ProofExpired => ReasonCode::MaximumConnectTime,
             Self::Refused(code) => code,
         }
     }

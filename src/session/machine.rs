@@ -9,6 +9,7 @@ use super::connected::{Connected, Next};
 use super::effect::{Effect, End, Registered, Ticket};
 use super::end;
 use super::error::Offence;
+use super::lifetime::Lifetime;
 use super::peer::Peer;
 use super::settings::SessionSettings;
 use crate::auth::{Refusal, Verdict};
@@ -201,7 +202,7 @@ impl Machine {
             }
             other => {
                 self.state = other;
-                self.answer(now, out, |connected, out| connected.authenticated(verdict, out));
+                self.answer(now, out, |connected, out| connected.authenticated(verdict, now, out));
             }
         }
     }
@@ -310,24 +311,33 @@ impl Machine {
             State::Connected(connected) => {
                 let keep_alive = if self.wants_input() { connected.keep_alive.deadline_ms() } else { None };
                 let authentication = connected.enhanced.as_ref().and_then(|enhanced| enhanced.deadline_ms());
-                keep_alive.into_iter().chain(authentication).min()
+                let lifetime = connected.lifetime.map(Lifetime::deadline_ms);
+                keep_alive.into_iter().chain(authentication).chain(lifetime).min()
             }
             State::AwaitRegistration(_) | State::Closed => None,
         }
     }
 
-    /// A timer ran out: no CONNECT in time, authentication, keep alive. Nothing happens before `next_timeout`.
+    /// A timer ran out: no CONNECT in time, authentication, keep alive, expiry. Nothing happens before `next_timeout`.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Effect>) {
         if self.next_timeout().is_none_or(|due| now.mono_ms < due) {
             return;
         }
-        match &self.state {
+        let hears = self.wants_input();
+        match &mut self.state {
             State::Authenticating(_) => self.offend(Offence::AuthenticationTimeout, now, out),
             State::Connected(connected) => {
                 let authentication = connected.enhanced.as_ref().and_then(|enhanced| enhanced.deadline_ms());
-                let offence = match authentication {
-                    Some(due) if due <= now.mono_ms => Offence::AuthenticationTimeout,
-                    _ => Offence::KeepAliveTimeout,
+                let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now.mono_ms);
+                let offence = if is_due(authentication) {
+                    Offence::AuthenticationTimeout
+                } else if hears && is_due(connected.keep_alive.deadline_ms()) {
+                    Offence::KeepAliveTimeout
+                } else if connected.lifetime.is_some_and(|lifetime| lifetime.is_over(now)) {
+                    Offence::ProofExpired
+                } else {
+                    connected.lifetime = connected.lifetime.map(|lifetime| lifetime.looked_at(now));
+                    return;
                 };
                 self.offend(offence, now, out);
             }

@@ -21,6 +21,7 @@ mod end;
 mod error;
 mod inbound;
 mod keep_alive;
+mod lifetime;
 pub mod machine;
 mod outbound;
 mod peer;

@@ -65,6 +65,7 @@ impl Client {
             listener: Arc::clone(&self.accepted.listener),
             // What only a proxy has seen proves nothing: who reaches the listener could say the same.
             certificate: self.accepted.certificate.as_deref().filter(|c| c.subject_alternative_names.is_some()).map(names),
+            wall_ms: self.now.wall_ms,
         }
     }
 

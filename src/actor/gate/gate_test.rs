@@ -83,3 +83,30 @@ fn a_nonce_is_new_each_time_and_fit_for_scram() {
     assert_eq!(a.len(), 24);
     assert!(a.bytes().all(|byte| byte.is_ascii_graphic() && byte != b','));
 }
+
+#[actix_web::test]
+async fn nameless_clients_behind_one_address_do_not_fail_for_each_other() {
+    let gate = gate();
+    let of = |client_id: &str, password: &str| Request { client_id: client_id.into(), user_name: None, ..request("", password) };
+    let outcome = async |request: Request| {
+        let mut login = gate.open(&request, Some([192, 0, 2, 1].into())).expect("room");
+        match login.begin(request) {
+            Reply::Now(outcome) => outcome,
+            Reply::Later(outcome) => outcome.await,
+        }
+        .verdict
+    };
+    for _ in 0..5 {
+        assert_eq!(outcome(of("a", "wrong")).await, Verdict::Refuse(Refusal::CREDENTIALS));
+    }
+    assert_eq!(outcome(of("a", "right")).await, Verdict::Refuse(Refusal::TOO_MANY_FAILURES));
+    assert!(matches!(outcome(of("b", "right")).await, Verdict::Accept { .. }));
+}
+
+#[test]
+fn a_token_in_place_of_a_user_name_is_not_kept_to_be_logged() {
+    let gate = gate();
+    let name = |user: &str| gate.open(&request(user, "x"), None).expect("room").who.user_name.clone();
+    assert_eq!(name("ann").as_deref(), Some("ann"));
+    assert_eq!(name("eyJhbGciOiJIUzI1NiJ9.e30.AAAA"), None);
+}

@@ -1,6 +1,7 @@
 //! The gate of a node: asks its authenticators about a client, bounds how many authentications are under way, has passwords hashed beside
 //! the arbiters, and slows down who fails again and again.
 
+pub mod key_watch;
 mod pool;
 pub mod watch;
 
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 
 use super::clock;
 use crate::auth::failures::Failures;
+use crate::auth::jwt::is_token;
 use crate::auth::{Answer, Chain, Exchange, Refusal, Request, Verdict};
 use crate::telemetry::RateLimited;
 use crate::telemetry::metrics::Metrics;
@@ -94,11 +96,14 @@ impl Gate {
             return None;
         }
         let network = address.map(network);
-        let user_key = request.password.is_some().then(|| self.keys.hash_one((network, &request.user_name)));
+        // Without a name it is the client id that fails: all nameless ones behind one address are not one user.
+        let nameless = request.user_name.is_none().then_some(&request.client_id);
+        let user_key = request.password.is_some().then(|| self.keys.hash_one((network, &request.user_name, nameless)));
+        let user_name = request.user_name.as_ref().filter(|name| !self.chain.user_name_is_secret() && !is_token(name));
         let who = Who {
             address,
             client_id: request.client_id.clone(),
-            user_name: request.user_name.clone(),
+            user_name: user_name.cloned(),
             address_key: self.keys.hash_one(network),
             user_key,
         };

@@ -26,7 +26,7 @@ pub struct Watch {
 
 /// What tells that a file is another one; links are followed, so that a swapped Kubernetes secret is seen.
 #[derive(PartialEq, Eq)]
-struct Seen {
+pub(super) struct Seen {
     modified: (i64, i64),
     len: u64,
     inode: u64,
@@ -86,7 +86,7 @@ impl Watch {
 }
 
 impl Seen {
-    fn at(path: &Path) -> Option<Self> {
+    pub(super) fn at(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let modified = (metadata.mtime(), metadata.mtime_nsec());
         Some(Self { modified, len: metadata.len(), inode: metadata.ino() })

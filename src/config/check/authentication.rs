@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::jwt;
 use super::view::View;
 use crate::config::EMBEDDED_NAME;
 use crate::config::diagnostic::{Diagnostic, Level};
@@ -36,7 +37,8 @@ pub(super) fn read(
         }
     });
     let file_rbac = folder(root, env).map(|folder| file_rbac(root, folder, client_certificate.is_some(), listeners));
-    AuthenticationSettings { file_rbac, client_certificate }
+    let jwt = jwt::read(&authentication.at("jwt"), file_rbac.is_some());
+    AuthenticationSettings { file_rbac, client_certificate, jwt }
 }
 
 /// The extension's folder, where it is switched on: by its element, or by being there.

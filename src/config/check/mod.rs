@@ -5,6 +5,7 @@ mod authentication;
 mod cluster;
 mod exposure;
 mod http;
+mod jwt;
 mod keep_alive;
 mod listeners;
 mod notices;
@@ -56,6 +57,12 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
         declared_shared_subscriptions: Vec::new(),
         http,
     })
+}
+
+/// Names of the elements inside `<jwt>`, for the documentation to have them all.
+#[cfg(test)]
+pub(super) fn jwt_elements() -> Vec<&'static str> {
+    rules::children_of("security/authentication/jwt")
 }
 
 #[cfg(test)]

@@ -91,6 +91,11 @@ const fn text(path: &'static str) -> Rule {
     Rule { path, kind: Kind::Text, many: false }
 }
 
+/// A text that may stand more than once.
+const fn texts(path: &'static str) -> Rule {
+    Rule { path, kind: Kind::Text, many: true }
+}
+
 const fn secret(path: &'static str) -> Rule {
     Rule { path, kind: Kind::Secret, many: false }
 }
@@ -142,6 +147,7 @@ const GROUPS: &[&[Rule]] = &[
     WEBSOCKET_TLS,
     MQTT,
     SECURITY,
+    JWT,
     RESTRICTIONS,
     CLUSTER,
     HTTP,
@@ -323,6 +329,32 @@ const SECURITY: &[Rule] = &[
     section("security/authentication/client-certificate"),
     flag("security/authentication/client-certificate/enabled", true),
     choice("security/authentication/client-certificate/user-name", &["COMMON_NAME", "SUBJECT_ALTERNATIVE_NAME"]),
+];
+
+/// Own element.
+const JWT: &[Rule] = &[
+    section("security/authentication/jwt"),
+    flag("security/authentication/jwt/enabled", true),
+    choice("security/authentication/jwt/token-from", &["PASSWORD", "USER_NAME"]),
+    text("security/authentication/jwt/authentication-method"),
+    secret("security/authentication/jwt/secret"),
+    text("security/authentication/jwt/secret-file"),
+    flag("security/authentication/jwt/secret-base64", false),
+    texts("security/authentication/jwt/public-key-file"),
+    text("security/authentication/jwt/jwks-file"),
+    strict("security/authentication/jwt/keys-reload-interval", 1, 86_400, Some(60)),
+    texts("security/authentication/jwt/algorithm"),
+    strict("security/authentication/jwt/leeway", 0, 3_600, Some(10)),
+    flag("security/authentication/jwt/expiry-required", true),
+    texts("security/authentication/jwt/issuer"),
+    texts("security/authentication/jwt/audience"),
+    text("security/authentication/jwt/user-name-claim"),
+    sections("security/authentication/jwt/verify-claim"),
+    text("security/authentication/jwt/verify-claim/claim"),
+    text("security/authentication/jwt/verify-claim/value"),
+    text("security/authentication/jwt/permissions-claim"),
+    text("security/authentication/jwt/roles-claim"),
+    choice("security/authentication/jwt/without-permissions", &["NONE", "ALL", "FILE_RBAC"]),
 ];
 
 const RESTRICTIONS: &[Rule] = &[

@@ -22,7 +22,7 @@ const ROOT: &str = "file-rbac";
 /// More iterations than this would keep a thread for many seconds.
 const ITERATIONS_MAX: u32 = 10_000_000;
 /// Any group, in `shared-group`.
-const ANY_GROUP: &str = "#";
+pub(super) const ANY_GROUP: &str = "#";
 /// What is found wrong in a file is told up to this many errors.
 const ERRORS_MAX: usize = 20;
 
@@ -30,6 +30,7 @@ const ERRORS_MAX: usize = 20;
 #[derive(Debug, Default)]
 pub struct Credentials {
     pub users: HashMap<ByteString, User>,
+    pub roles: HashMap<ByteString, Arc<Role>>,
 }
 
 #[derive(Debug)]
@@ -155,6 +156,7 @@ pub(super) fn parse(raw: &[u8], settings: &FileRbacSettings, report: &Report) ->
             user.error(format!("found a second user {}; allowed: each name once", quote(name)));
         }
     }
+    credentials.roles = roles;
     Some(credentials)
 }
 
@@ -257,7 +259,7 @@ fn read_iterations(text: &str) -> Option<u32> {
     text.parse().ok().filter(|iterations| (1..=ITERATIONS_MAX).contains(iterations))
 }
 
-const QOS: &[(&str, [bool; 3])] = &[
+pub(super) const QOS: &[(&str, [bool; 3])] = &[
     ("ALL", [true, true, true]),
     ("ZERO", [true, false, false]),
     ("ONE", [false, true, false]),
@@ -266,10 +268,11 @@ const QOS: &[(&str, [bool; 3])] = &[
     ("ONE_TWO", [false, true, true]),
     ("ZERO_TWO", [true, false, true]),
 ];
-const ACTIVITY: &[(&str, Activity)] =
+pub(super) const ACTIVITY: &[(&str, Activity)] =
     &[("ALL", Activity::All), ("PUBLISH", Activity::Publish), ("SUBSCRIBE", Activity::Subscribe)];
-const RETAIN: &[(&str, Retain)] = &[("ALL", Retain::All), ("RETAINED", Retain::Retained), ("NOT_RETAINED", Retain::NotRetained)];
-const SHARE: &[(&str, Share)] = &[("ALL", Share::All), ("SHARED", Share::Shared), ("NOT_SHARED", Share::NotShared)];
+pub(super) const RETAIN: &[(&str, Retain)] =
+    &[("ALL", Retain::All), ("RETAINED", Retain::Retained), ("NOT_RETAINED", Retain::NotRetained)];
+pub(super) const SHARE: &[(&str, Share)] = &[("ALL", Share::All), ("SHARED", Share::Shared), ("NOT_SHARED", Share::NotShared)];
 
 fn permission(permission: &Node<'_>) -> Option<Permission> {
     permission.know(&["topic", "activity", "qos", "retain", "shared-subscription", "shared-group"]);

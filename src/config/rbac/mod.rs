@@ -1,6 +1,7 @@
 //! The files of HiveMQ's File RBAC extension (spec/hivemq.md 7.1 to 7.3): users, roles and permissions as plain data. The check of a
 //! configuration reads them as the start and each reload do, so that `troupemq config check` finds whatever would be refused later.
 
+pub mod claim;
 pub mod credentials;
 mod extension;
 mod reader;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 pub use credentials::{Activity, Credentials, Hash, Password, Permission, Retain, Role, ScramVerifier, Share, User};
 pub use extension::PasswordType;
-pub use template::{Substitutes, Template};
+pub use template::{Piece, Substitutes, Template};
 
 use super::diagnostic::{Diagnostic, Level, Report};
 use super::limits::CREDENTIALS_SIZE_MAX;

@@ -35,7 +35,7 @@ pub enum Piece {
 
 impl Template {
     /// Reads a template. A placeholder nobody knows stays as it is; its name is pushed to `unknown`.
-    pub(super) fn parse(text: &str, unknown: &mut Vec<String>) -> Self {
+    pub(in crate::config) fn parse(text: &str, unknown: &mut Vec<String>) -> Self {
         let mut pieces = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -97,6 +97,28 @@ impl Template {
             filter.push_str(name);
         }
         Some(Cow::Owned(filter))
+    }
+
+    /// The text with the names in it, whatever they are, to be compared with; `None` where one is not known.
+    pub fn text(&self, names: Substitutes<'_>) -> Option<Cow<'_, str>> {
+        let pieces = match self {
+            Self::Fixed(text) => return Some(Cow::Borrowed(text)),
+            Self::Pieces(pieces) => pieces,
+        };
+        let mut text = String::new();
+        for piece in pieces {
+            text.push_str(match piece {
+                Piece::Text(text) => text,
+                Piece::ClientId => names.client_id,
+                Piece::UserName => names.user_name?,
+            });
+        }
+        Some(Cow::Owned(text))
+    }
+
+    /// Whether it is the user name and nothing else.
+    pub fn is_user_name(&self) -> bool {
+        matches!(self, Self::Pieces(pieces) if matches!(pieces.as_slice(), [Piece::UserName]))
     }
 
     /// The filter with harmless names in it, to be checked.
@@ -164,5 +186,18 @@ mod tests {
         }
         let nobody = Substitutes { client_id: "c", user_name: None };
         assert_eq!(Template::parse("${{username}}", &mut Vec::new()).filter(nobody), None);
+    }
+
+    #[test]
+    fn to_be_compared_with_a_name_may_be_anything() {
+        let table = [("${{clientid}}", "a/+"), ("u:${{username}}", "u:$x#"), ("fixed", "fixed"), ("", "")];
+        for (text, expected) in table {
+            let template = Template::parse(text, &mut Vec::new());
+            let names = Substitutes { client_id: "a/+", user_name: Some("$x#") };
+            assert_eq!(template.text(names).as_deref(), Some(expected), "{text}");
+        }
+        let nobody = Substitutes { client_id: "c", user_name: None };
+        let user = Template::parse("${{username}}", &mut Vec::new());
+        assert!(user.is_user_name() && user.text(nobody).is_none());
     }
 }

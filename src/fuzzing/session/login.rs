@@ -58,6 +58,11 @@ impl Login {
         self.step == Step::Judging || self.again == Some(Turn::Outside)
     }
 
+    /// Whether what was proved has expired of a client that is let in.
+    pub(super) fn has_expired(&self, wall_ms: u64) -> bool {
+        self.step == Step::Granted && self.principal.expires_at_ms().is_some_and(|at_ms| at_ms <= wall_ms)
+    }
+
     /// Whether an authentication is going on, which has its time.
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.step, Step::Judging | Step::Challenged) || self.again.is_some()
@@ -146,11 +151,11 @@ impl Login {
 }
 
 /// Any verdict.
-pub(super) fn verdict(draw: &mut Draw<'_>) -> Verdict {
+pub(super) fn verdict(draw: &mut Draw<'_>, wall_ms: u64) -> Verdict {
     let byte = draw.byte();
     let data = if byte & 0x80 != 0 { draw.maybe(|draw| Bytes::copy_from_slice(draw.bytes())) } else { None };
     match byte & 0x0F {
-        0..=8 => Verdict::Accept { principal: principal(byte & 0x0F), data },
+        0..=8 => Verdict::Accept { principal: principal(byte & 0x0F, wall_ms), data },
         9..=13 => Verdict::Continue { data },
         _ => Verdict::Refuse(draw.pick(&[
             Refusal::CREDENTIALS,
@@ -166,8 +171,11 @@ pub(super) fn accepted() -> Verdict {
     Verdict::Accept { principal: Arc::default(), data: None }
 }
 
-/// Nobody, users who may do everything, and two who may do little.
-fn principal(kind: u8) -> Arc<Principal> {
+/// For so long some may stay, ms.
+const STAY_MS: u64 = 20_000;
+
+/// Nobody, users who may do everything, and two who may do little; some of them not for long.
+fn principal(kind: u8, wall_ms: u64) -> Arc<Principal> {
     static LITTLE: LazyLock<[Arc<Role>; 2]> = LazyLock::new(|| {
         let permission = |topic: &str, activity| Permission {
             topic: Template::Fixed(topic.into()),
@@ -189,10 +197,12 @@ fn principal(kind: u8) -> Arc<Principal> {
     });
     let little = |at: usize| Principal::with_roles("u".into(), "client".into(), [LITTLE[at].clone()].into());
     Arc::new(match kind {
-        0..=3 => Principal::anonymous(),
+        3 => Principal::anonymous().until(Some(wall_ms + STAY_MS)),
+        0..=2 => Principal::anonymous(),
         4 => Principal::unlimited("v".into()),
         5 => little(0),
         6 => little(1),
+        7 => Principal::unlimited("u".into()).until(Some(wall_ms + STAY_MS)),
         _ => Principal::unlimited("u".into()),
     })
 }

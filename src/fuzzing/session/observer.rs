@@ -119,6 +119,10 @@ impl Observer {
         self.login.is_under_way() && !self.closed
     }
 
+    pub(super) fn has_expired(&self, wall_ms: u64) -> bool {
+        self.login.has_expired(wall_ms)
+    }
+
     /// The Authentication Method that a client is to name.
     pub(super) fn method(&self) -> Option<ByteString> {
         self.connect.as_ref()?.properties.authentication_method.clone()
