@@ -1,5 +1,6 @@
 //! One node.
 
+mod access;
 mod addons;
 mod authentication;
 pub mod carried;
