@@ -7,7 +7,7 @@ use crate::actor::gate::watch::Watch;
 use crate::auth::certificate::ClientCertificate;
 use crate::auth::{Authenticator, Chain};
 use crate::config::settings::SecuritySettings;
-use crate::telemetry::Metrics;
+use crate::telemetry::{EventLog, Metrics};
 
 /// What decides which clients come in; empty where nobody does.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct Authentication {
 }
 
 /// A certificate is looked at before the files of passwords.
-pub(super) fn build(security: &SecuritySettings, metrics: &Arc<Metrics>) -> std::io::Result<Authentication> {
+pub(super) fn build(security: &SecuritySettings, metrics: &Arc<Metrics>, events: &EventLog) -> std::io::Result<Authentication> {
     let settings = &security.authentication;
     if settings.is_off() {
         return Ok(Authentication::default());
@@ -32,5 +32,6 @@ pub(super) fn build(security: &SecuritySettings, metrics: &Arc<Metrics>) -> std:
         links.push(Box::new(rbac));
     }
     let chain = Chain::new(links, security.allow_anonymous);
-    Ok(Authentication { gate: Some(Arc::new(Gate::new(chain, Arc::clone(metrics))?)), watch })
+    let gate = Gate::new(chain, Arc::clone(metrics))?.with_events(events.clone());
+    Ok(Authentication { gate: Some(Arc::new(gate)), watch })
 }
