@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use troupemq::mqtt::packet::{Auth, AuthProperties, Disconnect, DisconnectProperties};
+use troupemq::mqtt::packet::{
+    Auth, AuthProperties, Disconnect, DisconnectProperties, PacketId, RetainHandling, Subscribe, SubscriptionOptions,
+    SubscriptionRequest,
+};
 use troupemq::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode};
 
 use crate::harness::client::{Client, ConnectError, Options, publish};
@@ -102,6 +105,27 @@ async fn what_happens_to_clients_is_written_in_hivemqs_words() {
     let why = "qos: 1, reason: Client Message Queue Full.";
     told(&node, &format!("{dropped} client: sleeper, topic: own, {why}"));
     told(&node, &format!("{dropped} shared subscription group: g/work/+, topic: work/x, {why}"));
+
+    // An answer that its client cannot take, nor expect.
+    let mut small = Client::connect(address, &user("small").maximum_packet_size(40)).await;
+    let request = |_| SubscriptionRequest {
+        filter: "t".into(),
+        options: SubscriptionOptions {
+            qos: QoS::AtMostOnce,
+            no_local: false,
+            retain_as_published: false,
+            retain_handling: RetainHandling::Send,
+        },
+    };
+    let packet_id = PacketId::new(1).expect("not 0");
+    let filters = (0..50).map(request).collect();
+    let packet = Subscribe { packet_id, subscription_identifier: None, user_properties: Vec::new(), filters };
+    small.send(&Packet::Subscribe(Box::new(packet))).await.expect("sent");
+    told(
+        &node,
+        "Outgoing MQTT packet was dropped. Receiving client: small, messageType: SUBACK, reason: Maximum Packet Size Exceeded.",
+    );
+    small.ping().await;
 
     // A session that ends by itself.
     Client::connect(address, &user("brief").expiry(1)).await.disconnect().await;

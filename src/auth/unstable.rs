@@ -155,8 +155,8 @@ mod tests {
         let mut unstable = Unstable::new(LIMITS);
         let addresses: Vec<ByteString> = (1..=6).map(|n| ByteString::from(format!("192.0.2.{n}"))).collect();
         assert_eq!(unstable.connected(1, Some(&addresses[0]), false, 0), None);
-        for n in 1..5 {
-            assert_eq!(unstable.connected(1, Some(&addresses[n]), true, 0), None);
+        for address in &addresses[1..5] {
+            assert_eq!(unstable.connected(1, Some(address), true, 0), None);
         }
         let last = addresses[2..].to_vec();
         let expected = Detection { cause: Cause::Fight, count: 5, addresses: last };

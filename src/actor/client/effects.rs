@@ -108,6 +108,7 @@ impl Client {
             Effect::Unsubscribe { ticket, filters } => self.unsubscribe(ticket, filters),
             Effect::Acknowledge { source, outcome } => self.acknowledge(source, outcome),
             Effect::Dropped { delivery, reason } => self.not_delivered(&delivery, QueueStep::Dropped(reason)),
+            Effect::NotSent(packet) => self.record_not_sent(packet),
             Effect::Expired { delivery } => self.not_delivered(&delivery, QueueStep::Expired),
             Effect::End(end) => {
                 // What the client acknowledged before it went counts.

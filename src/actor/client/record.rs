@@ -2,7 +2,7 @@
 
 use super::Client;
 use crate::mqtt::{Packet, ReasonCode};
-use crate::signal::Initiator;
+use crate::signal::{DropReason, Initiator};
 use crate::telemetry::event_log::{Event, Who};
 
 impl Client {
@@ -25,6 +25,12 @@ impl Client {
         if let Packet::Auth(auth) = packet {
             self.record(|who| Event::Auth { who, received: false, code: auth.reason_code });
         }
+    }
+
+    /// A packet was larger than the client takes.
+    pub(super) fn record_not_sent(&self, packet: &'static str) {
+        let reason = DropReason::MaximumPacketSizeExceeded.text();
+        self.record(|who| Event::PacketDropped { client_id: who.client_id, packet, reason });
     }
 
     /// The connection of a client that had come in is over.

@@ -34,7 +34,7 @@ pub enum Event<'a> {
     /// `event.message-dropped`
     Dropped { receiver: &'a Receiver, topic: &'a str, qos: u8, reason: DropReason },
     /// `event.message-dropped`: a packet that is no PUBLISH.
-    PacketDropped { client_id: &'a str, packet: &'a str, reason: &'a str },
+    PacketDropped { client_id: Option<&'a str>, packet: &'a str, reason: &'a str },
     /// `event.client-session-expired`
     SessionExpired { client_id: &'a str, at_ms: u64 },
     /// `event.authentication`
@@ -87,7 +87,7 @@ pub(super) fn write(out: &mut String, now_ms: u64, event: &Event<'_>) {
         }
         Event::PacketDropped { client_id, packet, reason } => {
             out.raw("Outgoing MQTT packet was dropped. Receiving client: ");
-            out.field(Some(client_id));
+            out.field(*client_id);
             out.put(format_args!(", messageType: {packet}, reason: {reason}."));
         }
         Event::SessionExpired { client_id, at_ms } => {
@@ -266,7 +266,7 @@ mod tests {
                 "Outgoing publish message was dropped. Receiving consumer: k, topic: a/b, qos: 1, reason: Internal Error.",
             ),
             (
-                Event::PacketDropped { client_id: "c", packet: "SUBACK", reason: "Maximum Packet Size Exceeded" },
+                Event::PacketDropped { client_id: Some("c"), packet: "SUBACK", reason: "Maximum Packet Size Exceeded" },
                 "Outgoing MQTT packet was dropped. Receiving client: c, messageType: SUBACK, reason: Maximum Packet Size Exceeded.",
             ),
             (
