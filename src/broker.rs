@@ -97,11 +97,13 @@ impl Broker {
     pub async fn start(settings: &Settings, data: &Path) -> Result<Self, BrokerError> {
         let storage = Arc::new(open_storage(settings, data)?);
         let metrics = Arc::new(Metrics::new()?);
+        let events = settings::event_log(&settings.event_log, data, &metrics).map_err(BrokerError::Runtime)?;
         let addons = AddonSettings::new(&settings.addons, settings.mqtt.message_expiry_max_s);
-        let renderer = Arc::new(AddonRenderer::new(addons, Arc::clone(&metrics)));
-        let authentication = authentication::build(&settings.security, &metrics).map_err(BrokerError::Runtime)?;
+        let renderer = Arc::new(AddonRenderer::new(addons, Arc::clone(&metrics)).with_events(events.clone()));
+        let authentication = authentication::build(&settings.security, &metrics, &events).map_err(BrokerError::Runtime)?;
         let node = Node::new(settings::node(settings), Arc::clone(&metrics), renderer.clone());
-        let node = Arc::new(node.with_gate(authentication.gate));
+        let node =
+            Arc::new(node.with_gate(authentication.gate).with_events(events).with_guard(settings::guard(&settings.security)));
 
         let arbiters: Vec<Arbiter> = (0..arbiter_count()).map(|_| Arbiter::new()).collect();
         let handles: Vec<ArbiterHandle> = arbiters.iter().map(Arbiter::handle).collect();

@@ -1,6 +1,7 @@
 //! The command line: arguments, and the commands that are not the broker itself.
 
 pub mod cluster;
+pub mod node;
 pub mod storage;
 
 use std::fmt::Display;
@@ -41,6 +42,10 @@ pub enum Command {
     Storage(storage::StorageCommand),
     /// Ask or tell a node that runs on this machine about its cluster
     Cluster(cluster::ClusterArgs),
+    /// Show whom a node that runs on this machine keeps out, and let them in again
+    Ban(node::BanArgs),
+    /// Show the fullest queues
+    Queues(node::QueuesArgs),
     /// Work with configuration files
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -19,6 +19,8 @@ fn main() -> ExitCode {
         Command::Start(arguments) => start(&arguments),
         Command::Storage(command) => cli::storage::run(&command),
         Command::Cluster(arguments) => cli::cluster::run(arguments),
+        Command::Ban(arguments) => cli::node::run_ban(arguments),
+        Command::Queues(arguments) => cli::node::run_queues(&arguments),
         Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
         Command::Password(PasswordCommand::Hash(arguments)) => cli::run_password_hash(&arguments),
         Command::Version => cli::run_version(),

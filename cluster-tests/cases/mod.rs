@@ -151,7 +151,7 @@ const ROWS: &[(u16, Where)] = &[
     (99, Tests(&["node::authentication::those_who_try_again_and_again_are_held_off_and_nobody_else_is"])),
     (101, Tests(&["cases::permissions::a_will_that_its_client_may_not_publish_is_refused_with_its_connect"])),
     (103, Tests(&["cases::permissions::a_permission_for_a_literal_topic_is_for_no_other"])),
-    (104, NotHere("rights hold from CONNECT: stored subscriptions are not looked at again (ARCHITECTURE.md, known limits)")),
+    (104, Tests(&["cases::permissions::a_resumed_session_loses_what_its_client_may_not_have_any_more"])),
     (106, Tests(&["cases::memory::a_retained_topic_costs_little_more_than_its_bytes"])),
     (107, Tests(&["cases::memory::slow_subscribers_of_all_retained_messages_do_not_copy_them"])),
     (108, Tests(&["cases::memory::a_slow_qos_0_subscriber_is_bounded_and_its_drops_are_told"])),

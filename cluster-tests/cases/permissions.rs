@@ -2,17 +2,23 @@
 
 use troupemq::mqtt::{ProtocolVersion, QoS, ReasonCode};
 
-use crate::harness::client::{Client, ConnectError, Options, publish};
+use crate::harness::client::{Client, ConnectError, Options, publish, user_property};
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::rbac::{Rbac, User};
+use crate::harness::{SOON, wait};
 
 const VERSIONS: [ProtocolVersion; 3] = [ProtocolVersion::V3_1, ProtocolVersion::V3_1_1, ProtocolVersion::V5];
 
+const ALL: (&str, &[&str]) = ("all", &["#", "$SYS/#", "$dropped/#"]);
+
+fn users(password: &str) -> [User; 2] {
+    [User::password("u", password, "some"), User::password("w", "secret", "all")]
+}
+
 fn files(allowed: &[&str]) -> Rbac {
-    let users = [User::password("u", "secret", "some"), User::password("w", "secret", "all")];
-    Rbac::new(&users, &[("some", allowed), ("all", &["#", "$SYS/#", "$dropped/#"])], "")
+    Rbac::new(&users("secret"), &[("some", allowed), ALL], "")
 }
 
 fn start(files: &Rbac) -> Node {
@@ -69,4 +75,85 @@ async fn a_permission_for_a_literal_topic_is_for_no_other() {
         }
     }
     watcher.nothing().await;
+}
+
+/// Row 104. The rule: a connected client keeps the rights it came in with; when a session is resumed, subscriptions that its client may
+/// not have any more are gone, and what only they brought is dropped and told.
+#[tokio::test]
+async fn a_resumed_session_loses_what_its_client_may_not_have_any_more() {
+    let _permit = acquire(Weight::Node);
+    let files = files(&["t", "keep", "both/#", "group"]);
+    let node = start(&files);
+    let address = node.mqtt();
+    let mut watcher = Client::connect(address, &user(ProtocolVersion::V5, "w")).await;
+    watcher.subscribe("$dropped/#", QoS::AtLeastOnce).await;
+    let mut publisher = Client::connect(address, &user(ProtocolVersion::V5, "w").named("p")).await;
+    let sleeper = |version: ProtocolVersion| {
+        let options = user(version, "u").named(&format!("sleeper {version:?}"));
+        options.persistent()
+    };
+    let versions = [ProtocolVersion::V3_1_1, ProtocolVersion::V5];
+    for version in versions {
+        let mut client = Client::connect(address, &sleeper(version)).await;
+        for filter in ["t", "keep", "both/+", "both/x", "$share/g/group"] {
+            assert!(!client.subscribe(filter, QoS::AtLeastOnce).await.is_error(), "{filter}");
+        }
+        client.disconnect().await;
+    }
+    let mut stays = Client::connect(address, &user(ProtocolVersion::V5, "u").named("stays")).await;
+    stays.subscribe("t", QoS::AtLeastOnce).await;
+    for topic in ["t", "both/x", "both/y", "keep"] {
+        publisher.publish(topic, topic.as_bytes(), QoS::AtLeastOnce).await;
+    }
+    assert_eq!(stays.text().await, "t");
+
+    // Another password and fewer rights.
+    files.write(&users("changed"), &[("some", &["keep", "both/x", "other"]), ALL]);
+    let changed = |options: Options| options.password("changed");
+    wait::until_async("the change is known", SOON, async || {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        Client::try_connect(address, &changed(user(ProtocolVersion::V5, "u").named("probe"))).await.ok()
+    })
+    .await;
+    publisher.publish("t", b"kept", QoS::AtLeastOnce).await;
+    assert_eq!(stays.text().await, "kept", "who is connected keeps its rights");
+    match Client::try_connect(address, &user(ProtocolVersion::V5, "u").named("stays")).await {
+        Err(ConnectError::Refused(connack)) => assert_eq!(connack.reason_code, ReasonCode::NotAuthorized),
+        other => panic!("the old password: {:?}", other.err()),
+    }
+    stays.disconnect().await;
+
+    for version in versions {
+        let mut client = Client::connect(address, &changed(sleeper(version))).await;
+        assert!(client.session_present(), "{version:?}");
+        let mut came = [client.text().await, client.text().await];
+        came.sort();
+        assert_eq!(came, ["both/x", "keep"], "{version:?}");
+        let mut dropped = Vec::new();
+        for _ in 0..3 {
+            let message = watcher.message().await;
+            assert_eq!(user_property(&message, "hmq-drop-reason"), Some("Extension Prevented (outbound)"));
+            assert_eq!(user_property(&message, "hmq-drop-client"), Some(&*format!("sleeper {version:?}")));
+            dropped.push(message.topic.to_string());
+        }
+        assert_eq!(dropped, ["$dropped/t", "$dropped/both/y", "$dropped/t"], "{version:?}");
+        client.ping().await;
+        client.nothing().await;
+        // What is published from now on finds no such subscription.
+        publisher.publish("keep", b"still", QoS::AtMostOnce).await;
+        assert_eq!(client.text().await, "still");
+        client.disconnect().await;
+    }
+    for topic in ["t", "both/y", "group"] {
+        let code = publisher.publish(topic, b"", QoS::AtLeastOnce).await;
+        assert_eq!(code, ReasonCode::NoMatchingSubscribers, "{topic}");
+    }
+    assert_eq!(node.metric("troupemq_subscriptions_withdrawn_total"), 6.0);
+    assert_eq!(node.metric("com_hivemq_messages_dropped_count"), 6.0);
+    let log = std::fs::read_to_string(node.data().join("log/event.log")).expect("an event log");
+    for version in versions {
+        let line =
+            format!("Client ID: sleeper {version:?}, IP: 127.0.0.1 may not have these subscriptions of its session any more");
+        assert!(log.contains(&line), "{log}");
+    }
 }

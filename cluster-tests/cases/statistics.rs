@@ -1,15 +1,18 @@
 //! Statistics and metrics.
 
+use std::process::Command;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use troupemq::mqtt::{ProtocolVersion, QoS};
 
 use super::kit::{self, node_with, publisher, queue_of, subscriber, wait_metric};
-use crate::harness::SOON;
 use crate::harness::client::{Client, Options};
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
+use crate::harness::script::run;
+use crate::harness::{SOON, program, wait};
 
 /// Row 116.
 #[tokio::test]
@@ -128,6 +131,15 @@ async fn the_gauge_of_queued_messages_rises_before_the_first_drop() {
         }
         wait_metric(&node, kit::QUEUED, |queued| queued == published as f64);
         assert_eq!(node.metric(kit::DROPPED), 0.0, "at {percent} %");
+        // The fullest can be listed, and from four fifths on somebody is warned.
+        let listed = run(Command::new(program()).args(["queues", "--data"]).arg(node.data()), SOON).stdout;
+        assert!(listed.contains(&format!("{percent:>4} %  {published} of {LIMIT}  away")), "{listed}");
+        assert_eq!(node.metric("troupemq_queues_nearly_full"), f64::from(percent >= 80));
+        let warned = || node.stderr().contains("80 % of its limit");
+        match percent >= 80 {
+            true => wait::until("somebody is warned", SOON, || warned().then_some(())),
+            false => assert!(!warned(), "too early"),
+        }
     }
     publisher.publish("t", b"", QoS::AtLeastOnce).await;
     wait_metric(&node, kit::DROPPED, |dropped| dropped == 1.0);

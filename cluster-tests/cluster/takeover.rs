@@ -2,10 +2,11 @@
 
 use troupemq::mqtt::{QoS, ReasonCode};
 
-use crate::harness::client::{Client, Options};
+use crate::harness::client::{Client, ConnectError, Options};
 use crate::harness::events;
 use crate::harness::permit::Weight;
 use crate::harness::trio::Trio;
+use crate::harness::{SOON, wait};
 
 #[tokio::test]
 async fn a_connection_on_another_node_takes_over() {
@@ -49,5 +50,31 @@ async fn a_connection_on_another_node_takes_over() {
         assert_eq!(events::expect(watcher, "moving", expected.len()).await, expected);
         watcher.ping().await;
         assert_eq!(events::rest(watcher, "moving", crate::harness::QUIET).await, Vec::<String>::new());
+    }    // Somebody fights over that client id, as it looks: told by one node of the three.
+    let told: f64 = trio.nodes.iter().map(|node| node.metric("troupemq_unstable_clients_total{cause=\"fight\"}")).sum();
+    assert!((1.0..=2.0).contains(&told), "{told} detections in {ROUNDS} connects");
+}
+
+#[tokio::test]
+async fn who_is_banned_is_refused_by_every_node() {
+    const BANS: &str = "<security><unstable-clients><takeovers>3</takeovers><ban><enabled>true</enabled></ban></unstable-clients></security>";
+    let trio = Trio::ready_with(Weight::Cluster, |config| config.more += BANS);
+    let options = Options::v5("wanted");
+    let mut before = Client::connect(trio.mqtt(0), &options).await;
+    for node in [1, 2] {
+        let now = Client::connect(trio.mqtt(node), &options).await;
+        assert_eq!(before.closed().await, Some(ReasonCode::SessionTakenOver));
+        before = now;
+    }
+    if let Ok(mut last) = Client::try_connect(trio.mqtt(0), &options).await {
+        assert_eq!(last.closed().await, Some(ReasonCode::Banned));
+    }
+    for address in trio.all_mqtt() {
+        let refused = async || match Client::try_connect(address, &options).await {
+            Err(ConnectError::Refused(connack)) if connack.reason_code == ReasonCode::Banned => Some(()),
+            _ => None,
+        };
+        wait::until_async("the node knows of the ban", SOON, refused).await;
+        Client::connect(address, &Options::v5("another")).await.ping().await;
     }
 }

@@ -1,11 +1,13 @@
 //! One node.
 
+mod access;
 mod addons;
 mod authentication;
 pub mod carried;
 mod command_line;
 mod connack;
 mod dropped;
+mod event_log;
 mod extremes;
 mod health;
 mod hostile;
@@ -25,3 +27,4 @@ mod start;
 mod stored;
 mod takeover;
 mod topic_alias;
+mod unstable_clients;

@@ -7,6 +7,8 @@ mod effects;
 mod login;
 mod partial;
 mod pump;
+mod recheck;
+mod record;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -20,6 +22,7 @@ use bytes::{Buf, BytesMut};
 use bytestring::ByteString;
 use tokio::sync::oneshot;
 
+use crate::auth::Principal;
 use crate::cluster::Lane;
 use crate::mqtt::codec;
 use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
@@ -36,6 +39,7 @@ use super::transport::{Accepted, Transport};
 use super::{clock, holding, shared_subscription};
 use partial::Partial;
 pub use partial::Room;
+use recheck::Withdrawn;
 
 /// Payload bytes of one client that may wait to be stored: one message of the largest size does not stop the reading, two do.
 const STORING_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -67,6 +71,10 @@ pub enum ClientItem {
     Close {
         reason_code: ReasonCode,
         tell_shard: bool,
+    },
+    /// The client is kept out from now on.
+    Banned {
+        reason: String,
     },
     /// Go when what the client sent so far is answered: the node stops, drains or has too many clients.
     Leave,
@@ -110,6 +118,10 @@ pub struct Client {
     /// The authentication that is under way.
     login: Option<Box<Login>>,
     identity: Option<Identity>,
+    /// Who it turned out to be.
+    principal: Arc<Principal>,
+    /// `None`, as a rule: the session brought nothing that its client may not have.
+    withdrawn: Option<Box<Withdrawn>>,
     inbox: Arc<Inbox<ClientItem>>,
     batch: Vec<ClientItem>,
     effects: Vec<Effect>,
@@ -153,8 +165,10 @@ pub struct Client {
     leaving: bool,
     /// The node stops: connections end as UNSPECIFIED (spec/hivemq.md 10.1).
     stopping: bool,
-    /// How the connection ended, for the metrics.
+    /// How the connection ended, for the metrics and the event log.
     ended: (Initiator, Option<ReasonCode>),
+    /// Why the client says it goes.
+    given_reason: Option<Box<str>>,
     /// Counted as a connection: its CONNECT was accepted.
     counted: bool,
     /// The actor stopped in the ordinary way.
@@ -186,6 +200,8 @@ impl Client {
             machine,
             login: None,
             identity: None,
+            principal: login::anybody(),
+            withdrawn: None,
             inbox: Arc::clone(&inbox),
             batch: Vec::new(),
             effects: Vec::new(),
@@ -212,6 +228,7 @@ impl Client {
             leaving: false,
             stopping: false,
             ended: (Initiator::Unspecified, None),
+            given_reason: None,
             counted: false,
             over: false,
             timer_ms: 0,
@@ -314,6 +331,7 @@ impl Client {
         match codec::decode(frame, packet, self.machine.protocol()) {
             Ok(decoded) => {
                 self.local.node().metrics.received(&decoded);
+                self.record_received(&decoded);
                 let assigned = || effects::assigned_client_id(self.connection);
                 self.machine.handle_packet(decoded, &assigned, self.now, &mut self.effects);
                 self.run_effects(ctx);
@@ -399,6 +417,9 @@ impl Client {
                 }
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }
+            ClientItem::Banned { reason } => {
+                self.machine.disconnect(ReasonCode::Banned, &reason, true, now, &mut self.effects);
+            }
             ClientItem::Settle { done } => self.settling.push(done),
             ClientItem::Timeout => {
                 if self.stores_much() {
@@ -428,6 +449,7 @@ impl Client {
     }
 
     fn deliver(&mut self, delivery: Delivery) {
+        let Some(delivery) = self.allowed(delivery) else { return };
         if delivery.qos != QoS::AtMostOnce {
             if !self.held.is_empty() || !self.writable || self.subscribing > 0 || self.machine.send_quota() == 0 {
                 self.held.push_back(delivery);
@@ -487,6 +509,7 @@ impl Client {
     fn write(&mut self, packet: &Packet) {
         let version = self.machine.protocol().unwrap_or(ProtocolVersion::V5);
         self.local.node().metrics.sent(packet);
+        self.record_sent(packet);
         if self.gone {
             return;
         }
@@ -634,6 +657,7 @@ impl Actor for Client {
         node.connections.fetch_sub(1, Ordering::Relaxed);
         if self.counted {
             node.metrics.connection_closed(self.ended.0, self.ended.1);
+            self.record_end();
         }
         self.settle();
     }
@@ -650,6 +674,7 @@ impl Drop for Client {
         self.local.node().connections.fetch_sub(1, Ordering::Relaxed);
         if self.counted {
             self.local.node().metrics.connection_closed(Initiator::Unspecified, None);
+            self.record_end();
         }
         self.settle();
         self.fail();

@@ -46,6 +46,10 @@ pub struct Claim {
 }
 
 impl Claim {
+    pub fn session_present(&self) -> bool {
+        self.registered.as_ref().is_some_and(|registered| registered.session_present)
+    }
+
     /// The actor takes the connection over.
     pub fn take(mut self) -> Registered {
         self.registered.take().unwrap_or_default()

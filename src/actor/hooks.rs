@@ -6,6 +6,7 @@ use crate::cluster::{Hooks, PeerMessage};
 use crate::mqtt::{Delivery, ReasonCode, Source};
 use crate::replica::{ConnectionRef, Event, NodeId, ShardId, State};
 use crate::routing::RouteState;
+use crate::telemetry::event_log::Event as Recorded;
 
 use super::hub::HubItem;
 use super::node::Node;
@@ -139,7 +140,8 @@ impl NodeHooks {
     fn event(&self, shard: ShardId, event: &Event, leads: bool) {
         let node = &self.0;
         match event {
-            Event::Connected { client, connection, persistent } => {
+            Event::Connected { client, connection, persistent, took_over, facts, at_ms } => {
+                node.guard.connected(node, facts, *connection, *took_over, *at_ms, leads);
                 let state = RouteState { connection: Some(triple(*connection)), persistent: *persistent };
                 node.routing.set_state(shard.0, client, state);
                 node.groups.member_changed(node, client);
@@ -148,7 +150,10 @@ impl NodeHooks {
                 node.routing.set_state(shard.0, client, RouteState { connection: None, persistent: true });
                 node.groups.member_changed(node, client);
             }
-            Event::SessionRemoved { client } => {
+            Event::SessionRemoved { client, expired_at_ms } => {
+                if let Some(at_ms) = expired_at_ms.filter(|_| leads) {
+                    node.events.tell(&Recorded::SessionExpired { client_id: client, at_ms });
+                }
                 let groups = node.groups.of_client(node, client);
                 node.routing.remove_client(client);
                 node.groups.poke(&groups);

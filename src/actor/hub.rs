@@ -56,6 +56,8 @@ pub enum HubItem {
     Settle { connection: u64, done: oneshot::Sender<()> },
     /// The shard ended the connection.
     Close { connection: u64, reason_code: ReasonCode },
+    /// The connection's client is kept out from now on.
+    Banned { connection: u64, reason: String },
     /// Every connection is to be closed: the incarnation is lost, or there is no time left for more than a word.
     CloseAll { reason_code: ReasonCode, tell_shard: bool },
     /// Some connections are to leave: the node stops, drains or has too many. `told` counts them, up to `max`.
@@ -214,6 +216,11 @@ impl Hub {
             HubItem::Close { connection, reason_code } => {
                 if let Some(mail) = self.local.mail(connection) {
                     mail.post(ClientItem::Close { reason_code, tell_shard: false });
+                }
+            }
+            HubItem::Banned { connection, reason } => {
+                if let Some(mail) = self.local.mail(connection) {
+                    mail.post(ClientItem::Banned { reason });
                 }
             }
             HubItem::CloseAll { reason_code, tell_shard } => {

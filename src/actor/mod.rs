@@ -12,6 +12,7 @@ pub mod endings;
 pub mod essential;
 mod fetch;
 pub mod gate;
+pub mod guard;
 pub mod holding;
 pub mod hooks;
 pub mod hub;

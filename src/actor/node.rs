@@ -12,6 +12,7 @@ use crate::queue::QueueLimits;
 use crate::replica::{ConnectionRef, NodeId, ShardId};
 use crate::routing::Table;
 use crate::session::SessionSettings;
+use crate::telemetry::EventLog;
 use crate::telemetry::metrics::Metrics;
 
 use super::client::Room;
@@ -19,6 +20,7 @@ use super::congestion::Congestion;
 use super::detours::Detours;
 use super::fetch::FETCHES_MAX;
 use super::gate::Gate;
+use super::guard::Guard;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
 use super::render::Renderer;
@@ -52,6 +54,8 @@ pub struct Node {
     pub settings: NodeSettings,
     pub routing: Table,
     pub metrics: Arc<Metrics>,
+    pub events: EventLog,
+    pub guard: Guard,
     pub signals: SignalBus,
     pub renderer: Arc<dyn Renderer>,
     pub groups: Groups,
@@ -94,6 +98,8 @@ impl Node {
             settings,
             routing: Table::new(),
             metrics,
+            events: EventLog::default(),
+            guard: Guard::default(),
             signals: SignalBus::default(),
             renderer,
             groups: Groups::default(),
@@ -120,6 +126,20 @@ impl Node {
     #[must_use]
     pub fn with_gate(mut self, gate: Option<Arc<Gate>>) -> Self {
         self.gate = gate;
+        self
+    }
+
+    /// Has what happens to clients written.
+    #[must_use]
+    pub fn with_events(mut self, events: EventLog) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Keeps an eye on clients that do not come to rest.
+    #[must_use]
+    pub fn with_guard(mut self, guard: Guard) -> Self {
+        self.guard = guard;
         self
     }
 

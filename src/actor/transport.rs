@@ -30,6 +30,8 @@ pub struct Accepted {
     pub listener_port: u16,
     /// Name of the listener.
     pub listener: std::sync::Arc<str>,
+    /// `TCP Listener` and so on.
+    pub listener_kind: &'static str,
     /// Over TLS, to the broker or to a proxy in front of it.
     pub secure: bool,
     /// The client's certificate, where it showed one and it was verified.

@@ -18,17 +18,26 @@ use crate::internal_client::InternalClient;
 use crate::mqtt::Message;
 use crate::replica::OutboxEvent;
 use crate::signal::Signal;
-use crate::telemetry::Metrics;
+use crate::telemetry::event_log::Event;
+use crate::telemetry::{EventLog, Metrics};
 
 /// The add-ons as the actors see them.
 pub struct AddonRenderer {
     settings: AddonSettings,
     metrics: Arc<Metrics>,
+    events: EventLog,
 }
 
 impl AddonRenderer {
     pub fn new(settings: AddonSettings, metrics: Arc<Metrics>) -> Self {
-        Self { settings, metrics }
+        Self { settings, metrics, events: EventLog::default() }
+    }
+
+    /// Has dropped messages written.
+    #[must_use]
+    pub fn with_events(mut self, events: EventLog) -> Self {
+        self.events = events;
+        self
     }
 }
 
@@ -37,6 +46,10 @@ impl Renderer for AddonRenderer {
         let rendered = render(signal, &self.settings, now_ms);
         if count {
             record(&self.metrics, signal, &rendered);
+            if let Signal::Dropped(dropped) = signal {
+                let (topic, qos) = (&*dropped.message.topic, dropped.qos as u8);
+                self.events.tell(&Event::Dropped { receiver: &dropped.receiver, topic, qos, reason: dropped.reason });
+            }
         }
         rendered.message.map(Arc::new)
     }

@@ -47,6 +47,18 @@ impl Handler for Echo {
     fn accept_loss(&self) -> Outcome {
         Err("nothing is lost".to_owned())
     }
+
+    fn bans(&self) -> Outcome {
+        Ok("nobody".to_owned())
+    }
+
+    fn pardon(&self, client_id: Option<String>, address: Option<String>) -> Outcome {
+        Ok(format!("{client_id:?} {address:?}"))
+    }
+
+    fn queues(&self, top: usize) -> Outcome {
+        Ok(format!("{top} queues"))
+    }
 }
 
 fn open(directory: &Path) -> AdminHandle {

@@ -26,6 +26,9 @@ pub trait Handler: Send + Sync + 'static {
     fn forget(&self, node: String, progress: Progress) -> BoxFuture<'_, Outcome>;
     fn transfer_leadership(&self, to: Option<String>, group: Option<String>, progress: Progress) -> BoxFuture<'_, Outcome>;
     fn accept_loss(&self) -> Outcome;
+    fn bans(&self) -> Outcome;
+    fn pardon(&self, client_id: Option<String>, address: Option<String>) -> Outcome;
+    fn queues(&self, top: usize) -> Outcome;
 }
 
 /// Carries one command out.
@@ -38,6 +41,9 @@ pub async fn run(handler: &dyn Handler, command: Command, progress: Progress) ->
         Command::Leave => handler.leave(progress).await,
         Command::Forget { node } => handler.forget(node, progress).await,
         Command::AcceptLoss => handler.accept_loss(),
+        Command::Bans => handler.bans(),
+        Command::Pardon { client_id, address } => handler.pardon(client_id, address),
+        Command::Queues { top } => handler.queues(top),
         Command::TransferLeadership { to, group } => handler.transfer_leadership(to, group, progress).await,
     };
     outcome.map(Answer::Text)

@@ -43,6 +43,17 @@ pub enum Command {
         to: Option<String>,
         group: Option<String>,
     },
+    /// Whom this node keeps out.
+    Bans,
+    /// This node lets somebody in again: a client id, an address, or both.
+    Pardon {
+        client_id: Option<String>,
+        address: Option<String>,
+    },
+    /// The fullest queues of sessions and shared subscriptions.
+    Queues {
+        top: usize,
+    },
     /// Replicas of this node that came without data vote as they are.
     AcceptLoss,
 }

@@ -4,6 +4,7 @@
 //! An [`Authenticator`] looks at a [`Request`] and answers. What takes long (a password's hash) it gives back as a computation, to be run
 //! where nobody waits. What takes several steps (SCRAM) continues as an [`Exchange`]. A [`Chain`] asks several in order.
 
+pub mod bans;
 pub mod certificate;
 pub mod chain;
 pub mod failures;
@@ -12,6 +13,7 @@ pub mod jwt;
 pub mod password;
 pub mod principal;
 pub mod scram;
+pub mod unstable;
 
 use std::fmt;
 use std::sync::Arc;

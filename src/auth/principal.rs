@@ -67,6 +67,11 @@ impl Principal {
         self.user_name.as_ref()
     }
 
+    /// Whether nothing is forbidden.
+    pub fn may_everything(&self) -> bool {
+        self.roles.is_none()
+    }
+
     /// Whether a message, or a Will, may be published.
     pub fn may_publish(&self, topic: &str, qos: QoS, retain: bool) -> bool {
         self.any_permission(|permission, filter| {

@@ -1,5 +1,6 @@
 //! What the commands of the admin socket do.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,17 +12,24 @@ use tokio::time::Instant;
 
 use crate::actor::Node;
 use crate::actor::clock::wall_ms;
-use crate::actor::parting::{self, Whom};
+use crate::actor::parting::{self, Whom as Parting};
 use crate::admin::report::{GroupReport, MemberReport, StatusReport, Waiting};
 use crate::admin::{Handler, Outcome, Progress};
+use crate::auth::bans::Whom;
+use crate::auth::unstable::Cause;
 use crate::cluster::{Cluster, Loss, MemberStatus, RemoveError, node_id};
 use crate::edge::HealthSource;
+use crate::replica::ShardId;
 
 use super::POLL;
 use super::health::NodeHealth;
 
 /// Clients of a node that leaves get this long.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// What a list shows at most: an answer has a bound.
+const BANS_LISTED_MAX: usize = 1_000;
+const QUEUES_LISTED_MAX: usize = 1_000;
 
 pub(super) struct NodeAdmin {
     node: Arc<Node>,
@@ -44,7 +52,7 @@ impl NodeAdmin {
         self.health.stop_listeners();
         let until = Instant::now() + DRAIN;
         let parting =
-            tokio::time::timeout(DRAIN, parting::part_with(&self.node, Whom::All, until.checked_sub(DRAIN / 2), || true));
+            tokio::time::timeout(DRAIN, parting::part_with(&self.node, Parting::All, until.checked_sub(DRAIN / 2), || true));
         if parting.await.is_err() {
             tracing::warn!("some clients did not leave in time");
         }
@@ -158,6 +166,83 @@ impl Handler for NodeAdmin {
             self.cluster.transfer_leadership(to.as_deref(), group.as_deref(), told).await
         }
         .boxed()
+    }
+
+    fn bans(&self) -> Outcome {
+        let bans = self.node.guard.bans();
+        if bans.is_empty() {
+            return Ok("nobody is banned on this node".to_owned());
+        }
+        let now_ms = wall_ms();
+        let mut text = String::new();
+        for (whom, ban) in bans.iter().take(BANS_LISTED_MAX) {
+            let (kind, name) = match whom {
+                Whom::ClientId(id) => ("client id", id),
+                Whom::Address(address) => ("address", address),
+            };
+            let why = match ban.cause {
+                Cause::Flapping => "connected too often",
+                Cause::Fight => "was fought over",
+            };
+            let left_s = ban.until_ms.saturating_sub(now_ms).div_ceil(1000);
+            // Writing to a string cannot fail.
+            _ = writeln!(text, "{kind} {}  {why}, {left_s} s left", name.escape_debug());
+        }
+        if bans.len() > BANS_LISTED_MAX {
+            _ = writeln!(text, "and {} more", bans.len() - BANS_LISTED_MAX);
+        }
+        Ok(text.trim_end().to_owned())
+    }
+
+    fn pardon(&self, client_id: Option<String>, address: Option<String>) -> Outcome {
+        let named = [client_id.map(|id| Whom::ClientId(id.into())), address.map(|address| Whom::Address(address.into()))];
+        let mut found = false;
+        for whom in named.iter().flatten() {
+            found |= self.node.guard.pardon(whom);
+        }
+        match found {
+            true => Ok("this node lets it in again; other nodes keep bans of their own".to_owned()),
+            false => Err("this node has no such ban; `troupemq ban list` shows those there are".to_owned()),
+        }
+    }
+
+    fn queues(&self, top: usize) -> Outcome {
+        let mut queues: Vec<(usize, u32, String)> = Vec::new();
+        let top = top.clamp(1, QUEUES_LISTED_MAX);
+        let fullest = |queues: &mut Vec<(usize, u32, String)>| {
+            let share =
+                |(len, limit, _): &(usize, u32, String)| (*len as u128 * u128::from(u32::MAX)) / u128::from((*limit).max(1));
+            queues.sort_by(|a, b| share(b).cmp(&share(a)).then_with(|| b.0.cmp(&a.0)).then_with(|| a.2.cmp(&b.2)));
+            queues.truncate(top);
+        };
+        for shard in (0..self.cluster.shards()).map(ShardId) {
+            let of_shard = self.cluster.read(shard, |state| {
+                let mut queues = Vec::new();
+                for session in state.sessions().filter(|session| !session.queue.entries.is_empty()) {
+                    queues.push((session.queue.entries.len(), session.queue_head.limit, session.client.to_string()));
+                    if queues.len() >= top * 4 {
+                        fullest(&mut queues);
+                    }
+                }
+                for (group, queue) in state.groups().filter(|(_, group)| !group.queue.entries.is_empty()) {
+                    queues.push((queue.queue.entries.len(), queue.queue_head.limit, group.full().to_string()));
+                    if queues.len() >= top * 4 {
+                        fullest(&mut queues);
+                    }
+                }
+                queues
+            });
+            queues.extend(of_shard.unwrap_or_default());
+            fullest(&mut queues);
+        }
+        if queues.is_empty() {
+            return Ok("all queues are empty".to_owned());
+        }
+        let line = |(len, limit, owner): &(usize, u32, String)| {
+            let percent = *len as u128 * 100 / u128::from((*limit).max(1));
+            format!("{percent:>4} %  {len} of {limit}  {}", owner.escape_debug())
+        };
+        Ok(queues.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 
     fn accept_loss(&self) -> Outcome {

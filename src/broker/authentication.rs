@@ -8,7 +8,7 @@ use crate::actor::gate::watch::Watch;
 use crate::auth::certificate::ClientCertificate;
 use crate::auth::{Authenticator, Chain};
 use crate::config::settings::SecuritySettings;
-use crate::telemetry::Metrics;
+use crate::telemetry::{EventLog, Metrics};
 
 /// What decides which clients come in; empty where nobody does.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Authentication {
 }
 
 /// A token is looked at before a certificate, and that before the files of passwords: who shows one means it.
-pub(super) fn build(security: &SecuritySettings, metrics: &Arc<Metrics>) -> std::io::Result<Authentication> {
+pub(super) fn build(security: &SecuritySettings, metrics: &Arc<Metrics>, events: &EventLog) -> std::io::Result<Authentication> {
     let settings = &security.authentication;
     if settings.is_off() {
         return Ok(Authentication::default());
@@ -40,5 +40,6 @@ pub(super) fn build(security: &SecuritySettings, metrics: &Arc<Metrics>) -> std:
         links.push(Box::new(keys.jwt().last_word()));
     }
     let chain = Chain::new(links, security.allow_anonymous);
-    Ok(Authentication { gate: Some(Arc::new(Gate::new(chain, Arc::clone(metrics))?)), watch, keys })
+    let gate = Gate::new(chain, Arc::clone(metrics))?.with_events(events.clone());
+    Ok(Authentication { gate: Some(Arc::new(gate)), watch, keys })
 }

@@ -1,16 +1,21 @@
 //! From the configuration's settings to those of the rooms.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actor::{NodeSettings, RetainedLimits};
+use crate::actor::guard::{Guard, GuardSettings};
+use crate::actor::{NodeSettings, RetainedLimits, clock};
+use crate::auth::unstable::Limits;
 use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
 use crate::config::settings as config;
 use crate::mqtt::QoS;
 use crate::queue::QueueLimits;
 use crate::session::{AliasMemory, ServerReference, SessionSettings};
+use crate::telemetry::{EventLog, EventLogFiles, Metrics};
 
 /// Messages in flight to one client at most (spec/hivemq.md 2.5).
 const MAX_INFLIGHT: u16 = 50;
@@ -38,6 +43,31 @@ pub(crate) fn node(settings: &Settings) -> NodeSettings {
         },
         declared: settings.declared_shared_subscriptions.clone(),
     }
+}
+
+/// Below the data directory: nodes that share a machine have one each.
+const LOG_FOLDER: &str = "log";
+
+pub(super) fn event_log(log: &config::EventLogSettings, data: &Path, metrics: &Metrics) -> io::Result<EventLog> {
+    if !log.enabled {
+        return Ok(EventLog::default());
+    }
+    let folder = log.folder.clone().unwrap_or_else(|| data.join(LOG_FOLDER));
+    let files = EventLogFiles { folder, file_bytes_max: log.file_bytes_max, kept_max: log.files_max };
+    EventLog::start(files, metrics.own.event_log_lines_lost_total.clone(), clock::wall_ms)
+}
+
+pub(super) fn guard(security: &config::SecuritySettings) -> Guard {
+    let Some(clients) = security.unstable_clients else { return Guard::default() };
+    Guard::new(GuardSettings {
+        limits: Limits {
+            window_ms: clients.window_s.saturating_mul(1000),
+            connects: clients.connects,
+            takeovers: clients.takeovers,
+        },
+        ban_ms: clients.ban.map(|ban| ban.duration_s.saturating_mul(1000)),
+        ban_addresses: clients.ban.is_some_and(|ban| ban.addresses),
+    })
 }
 
 /// Times of the end of a node.

@@ -20,6 +20,8 @@ const RESERVE: Duration = Duration::from_secs(4);
 const HASTE: Duration = Duration::from_secs(3);
 /// Clients that did not leave in time get this long to be told.
 const LAST_WORD: Duration = Duration::from_millis(500);
+/// The event log may take so long to write what it was told.
+const LAST_LINES: Duration = Duration::from_millis(500);
 /// What connections left to be stored is waited for so long.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -54,6 +56,8 @@ impl Broker {
             if let Some(admin) = self.admin {
                 admin.finish().await;
             }
+            let events = self.node.events.clone();
+            _ = actix_rt::task::spawn_blocking(move || events.flush(LAST_LINES)).await;
             return;
         }
         tracing::warn!(

@@ -7,8 +7,8 @@ use super::jwt::{Algorithm, JwtSettings, TokenFrom, WithoutPermissions};
 use super::rbac::PasswordType;
 use super::settings::{
     AddonSettings, AuthenticationSettings, CertificateName, ClientAuthentication, ClusterSettings, ConnectOverload,
-    HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, PersistenceMode, RefuseConnections,
-    RestrictionSettings, SecuritySettings, Settings,
+    EventLogSettings, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, PersistenceMode,
+    RefuseConnections, RestrictionSettings, SecuritySettings, Settings, UnstableClients,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -24,6 +24,7 @@ pub fn render(settings: &Settings) -> String {
     out.seconds("delay", settings.shutdown.delay_s);
     out.line("clients-per-second", settings.shutdown.clients_per_second);
     out.seconds("timeout", settings.shutdown.timeout_s);
+    event_log(&mut out, &settings.event_log);
     addons(&mut out, &settings.addons);
     if !settings.declared_shared_subscriptions.is_empty() {
         out.section("declared-shared-subscriptions");
@@ -208,10 +209,24 @@ fn security(out: &mut Page, security: &SecuritySettings) {
     };
     out.line("allow-anonymous/enabled", anonymous);
     authentication(out, &security.authentication);
+    unstable_clients(out, security.unstable_clients.as_ref());
     out.line("allow-empty-client-id/enabled", security.allow_empty_client_id);
     out.line("payload-format-validation/enabled", security.payload_format_validation);
     out.line("utf8-validation/enabled", security.utf8_validation);
     out.line("allow-request-problem-information/enabled", security.allow_request_problem_information);
+}
+
+fn unstable_clients(out: &mut Page, clients: Option<&UnstableClients>) {
+    let Some(clients) = clients else { return out.line("unstable-clients/enabled", "false") };
+    let text = format!("{} connects or {} takeovers in {} s", clients.connects, clients.takeovers, clients.window_s);
+    out.line("unstable-clients", text);
+    match clients.ban {
+        None => out.line("unstable-clients/ban/enabled", "false"),
+        Some(ban) => {
+            out.seconds("unstable-clients/ban/duration", ban.duration_s);
+            out.line("unstable-clients/ban/addresses", ban.addresses);
+        }
+    }
 }
 
 fn authentication(out: &mut Page, authentication: &AuthenticationSettings) {
@@ -278,6 +293,20 @@ fn jwt(out: &mut Page, jwt: &JwtSettings) {
 fn list<'a>(names: impl Iterator<Item = &'a str>, empty: &str) -> String {
     let names: Vec<&str> = names.collect();
     if names.is_empty() { empty.to_owned() } else { names.join(", ") }
+}
+
+fn event_log(out: &mut Page, log: &EventLogSettings) {
+    out.section("event-log");
+    if !log.enabled {
+        out.line("enabled", "false");
+        return;
+    }
+    match &log.folder {
+        Some(folder) => out.line("folder", folder.display()),
+        None => out.line("folder", "log in the data directory"),
+    }
+    out.line("max-file-size", format_args!("{} bytes", log.file_bytes_max));
+    out.line("max-files", log.files_max);
 }
 
 fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {

@@ -21,6 +21,7 @@ pub struct Settings {
     pub persistence: PersistenceMode,
     pub cluster: ClusterSettings,
     pub shutdown: ShutdownSettings,
+    pub event_log: EventLogSettings,
     pub addons: AddonSettings,
     /// Shared subscriptions that have a queue without members too (spec/hivemq.md 1.9).
     pub declared_shared_subscriptions: Vec<GroupId>,
@@ -213,6 +214,38 @@ pub struct SecuritySettings {
     /// Whether clients without credentials are let in on addresses other than loopback.
     pub allow_anonymous: bool,
     pub authentication: AuthenticationSettings,
+    /// `None`: nobody looks for them.
+    pub unstable_clients: Option<UnstableClients>,
+}
+
+/// Own element: when a client connects too often, or takes its connection over too often, and what comes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnstableClients {
+    pub window_s: u64,
+    /// So many within the window are too many.
+    pub connects: u32,
+    pub takeovers: u32,
+    /// `None`: it is told, and nobody is kept out.
+    pub ban: Option<BanSettings>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BanSettings {
+    pub duration_s: u64,
+    /// Also of the addresses the client came from.
+    pub addresses: bool,
+}
+
+/// Own element: where `event.log` is, and how large it gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventLogSettings {
+    pub enabled: bool,
+    /// `None`: `log` in the data directory.
+    pub folder: Option<PathBuf>,
+    /// Bytes of a file.
+    pub file_bytes_max: u64,
+    /// Files that are kept beside the one that grows.
+    pub files_max: usize,
 }
 
 /// Who decides which clients come in. Nobody: all are let in.

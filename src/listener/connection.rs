@@ -19,6 +19,8 @@ use crate::actor::transport::{Accepted, PeerCertificate};
 pub struct Endpoint {
     /// Name of the listener.
     pub name: Arc<str>,
+    /// `TCP Listener` and so on.
+    pub kind: &'static str,
     pub proxy_protocol: bool,
     pub tls: Option<Arc<tls::Current>>,
     pub web_socket: Option<websocket::Endpoint>,
@@ -86,8 +88,8 @@ impl Endpoint {
     fn accepted(&self, stream: &TcpStream, peer: SocketAddr) -> Accepted {
         let local = stream.local_addr().ok();
         let listener_port = local.map_or(0, |a| a.port());
-        let listener = Arc::clone(&self.name);
-        Accepted { peer: Some(peer), local, listener_port, listener, secure: false, certificate: None }
+        let (listener, listener_kind) = (Arc::clone(&self.name), self.kind);
+        Accepted { peer: Some(peer), local, listener_port, listener, listener_kind, secure: false, certificate: None }
     }
 }
 

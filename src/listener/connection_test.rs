@@ -41,8 +41,14 @@ impl Rig {
             Arc::new(tls::Current::new(config, Duration::from_secs(10)))
         });
         let web_socket = web.then(|| websocket::Endpoint { path: "/mqtt".to_owned(), subprotocols: vec!["mqtt".to_owned()] });
-        let endpoint =
-            Endpoint { name: "listener".into(), proxy_protocol: true, tls, web_socket, idle_timeout: Duration::from_secs(10) };
+        let endpoint = Endpoint {
+            name: "listener".into(),
+            kind: "TCP Listener",
+            proxy_protocol: true,
+            tls,
+            web_socket,
+            idle_timeout: Duration::from_secs(10),
+        };
         Self { endpoint, ca, secure, web }
     }
 

@@ -87,8 +87,15 @@ pub fn start(
     let mut sockets = socket::bind_shared(wanted, arbiters.len().max(1)).map_err(failed(wanted))?;
     let address = sockets.first().map_or(Ok(wanted), |s| s.local_addr()).map_err(failed(wanted))?;
     let admission = Arc::new(Admission::new(settings.name.clone(), settings.connect_overload));
+    let kind = match (&settings.kind, &settings.tls) {
+        (ListenerKind::Tcp, None) => "TCP Listener",
+        (ListenerKind::Tcp, Some(_)) => "TCP Listener with TLS",
+        (ListenerKind::WebSocket { .. }, None) => "Websocket Listener",
+        (ListenerKind::WebSocket { .. }, Some(_)) => "Websocket Listener with TLS",
+    };
     let endpoint = Arc::new(Endpoint {
         name: settings.name.as_str().into(),
+        kind,
         proxy_protocol: settings.proxy_protocol,
         tls,
         web_socket: match &settings.kind {
@@ -107,12 +114,6 @@ pub fn start(
             actix_rt::spawn(accept(socket, local, stop, endpoint, admission));
         });
     }
-    let kind = match (&settings.kind, &settings.tls) {
-        (ListenerKind::Tcp, None) => "TCP Listener",
-        (ListenerKind::Tcp, Some(_)) => "TCP Listener with TLS",
-        (ListenerKind::WebSocket { .. }, None) => "Websocket Listener",
-        (ListenerKind::WebSocket { .. }, Some(_)) => "Websocket Listener with TLS",
-    };
     Ok(Bound { name: settings.name.clone(), kind, address, stop })
 }
 

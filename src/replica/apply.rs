@@ -46,9 +46,9 @@ impl Scope {
     }
 
     /// Whoever has the name from now on is told anew.
-    pub(super) fn tell_session_removed(&mut self, client: ByteString) {
+    pub(super) fn tell_session_removed(&mut self, client: ByteString, expired_at_ms: Option<u64>) {
         self.queued.remove(&client);
-        self.tell(Event::SessionRemoved { client });
+        self.tell(Event::SessionRemoved { client, expired_at_ms });
     }
 
     pub(super) fn tell_group_removed(&mut self, group: GroupId) {

@@ -43,6 +43,9 @@ impl State {
             client: client.clone(),
             connection: command.connection,
             persistent: command.session_expiry_interval_s > 0,
+            took_over: present.is_some(),
+            facts: command.facts.clone(),
+            at_ms: scope.now_ms,
         });
         if command.lifecycle {
             let event = LifecycleEvent::Connected { user_properties: command.user_properties.clone() };

@@ -171,7 +171,8 @@ impl State {
         self.dirty.mark_session(&session);
         self.ahead.forget(&QueueOwner::Session(client.clone()));
         self.forget_all_assigned(client);
-        scope.tell_session_removed(client.clone());
+        let expired_at_ms = session.expires_at_ms.filter(|at_ms| *at_ms <= scope.now_ms);
+        scope.tell_session_removed(client.clone(), expired_at_ms);
         if let Some(will) = pending_will {
             self.publish_will(scope, will);
         }

@@ -9,7 +9,7 @@ use super::command::SubscriptionRecord;
 use super::ids::{ConnectionRef, Incarnation, NodeId};
 use crate::mqtt::packet::PacketId;
 use crate::mqtt::{GroupId, Message, ReasonCode, SubscriptionFilter, SubscriptionIds};
-use crate::signal::{Dropped, Expired, Lifecycle};
+use crate::signal::{ConnectionFacts, Dropped, Expired, Lifecycle};
 
 /// A place in a shard's outbox: (log index, ordinal within the entry). The start is (0, 0); the first event of an entry is ordinal 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default)]
@@ -70,6 +70,11 @@ pub enum Event {
         client: ByteString,
         connection: ConnectionRef,
         persistent: bool,
+        /// Whether the session had a connection, which this one ends.
+        took_over: bool,
+        facts: Arc<ConnectionFacts>,
+        /// By the shard's clock, ms since the epoch.
+        at_ms: u64,
     },
     /// The session's connection ended but the session stays.
     Disconnected {
@@ -85,6 +90,8 @@ pub enum Event {
     /// The session is gone with its subscriptions and queue.
     SessionRemoved {
         client: ByteString,
+        /// When its Session Expiry Interval ended, ms since the epoch, where that is why.
+        expired_at_ms: Option<u64>,
     },
     Subscribed {
         client: ByteString,

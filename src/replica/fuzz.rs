@@ -202,7 +202,7 @@ impl World {
                     assert_eq!(before, None, "{client} is connected already");
                 }
                 Event::Disconnected { client, connection } => assert_eq!(self.told.remove(client), Some(*connection)),
-                Event::SessionRemoved { client } => _ = self.told.remove(client),
+                Event::SessionRemoved { client, .. } => _ = self.told.remove(client),
                 Event::Close { .. }
                 | Event::Subscribed { .. }
                 | Event::Unsubscribed { .. }

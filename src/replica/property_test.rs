@@ -349,7 +349,7 @@ impl Watcher {
                 Event::Disconnected { client, connection } => {
                     assert_eq!(self.mirrored.remove(&client.to_string()), Some(*connection));
                 }
-                Event::SessionRemoved { client } => {
+                Event::SessionRemoved { client, .. } => {
                     self.mirrored.remove(&client.to_string());
                     queued.remove(client);
                 }

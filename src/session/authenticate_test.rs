@@ -505,3 +505,29 @@ fn a_user_name_that_was_the_proof_goes_no_further() {
         }
     }
 }
+
+#[test]
+fn a_suback_names_the_filters_that_are_denied_and_not_without_end() {
+    let reason = |effects: &[Effect]| match effects {
+        [Effect::Send(Packet::Suback(suback))] => suback.reason_string.as_deref().map(ToOwned::to_owned),
+        other => panic!("{other:?}"),
+    };
+    let denied = |filter: &str, qos: u8| format!("Not authorized to subscribe to topic '{filter}' with QoS '{qos}'.");
+    let ask = |filters: &[(&str, crate::mqtt::QoS)]| {
+        let mut rig = connected_as(V5, limited("a", Activity::All));
+        let mut effects = rig.packet(Packet::Subscribe(Box::new(subscribe(7, filters))));
+        if filters.contains(&("a", Q1)) {
+            effects = rig.subscribed(1, &[ReasonCode::GrantedQoS1]);
+        }
+        reason(&effects)
+    };
+    assert_eq!(ask(&[("a", Q1)]), None);
+    assert_eq!(ask(&[("b", Q2)]), Some(denied("b", 2)));
+    assert_eq!(ask(&[("b", Q2), ("a", Q1), ("$share/g/c", Q0)]), Some(format!("{} {}", denied("b", 2), denied("$share/g/c", 0))));
+    let many = vec![("x", Q0); 1000];
+    let text = ask(&many).unwrap();
+    assert!(text.ends_with(" And 992 more.") && text.len() < 1000, "{text}");
+    let long = "ü".repeat(30_000);
+    let text = ask(&[(&long, Q0)]).unwrap();
+    assert!(text.contains("ü..' with QoS") && text.len() < 300, "{text}");
+}

@@ -52,7 +52,8 @@ pub(super) struct Connected {
 #[derive(Debug)]
 pub(super) enum Question {
     Release(PacketId),
-    Subscribe(PacketId, Answers),
+    /// With the Reason String for what the client may not subscribe to.
+    Subscribe(PacketId, Answers, Option<ByteString>),
     Unsubscribe(PacketId, Answers),
 }
 

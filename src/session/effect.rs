@@ -37,6 +37,8 @@ pub enum Effect {
     /// A delivery could not be sent (too large for the client's Maximum Packet Size); it counts as completed [MQTT-3.1.2-25], so
     /// no `Acknowledge` follows.
     Dropped { delivery: Box<Delivery>, reason: DropReason },
+    /// An acknowledgement that is larger than the client's Maximum Packet Size was not sent [MQTT-3.1.2-24]; the name of its packet.
+    NotSent(&'static str),
     /// A delivery expired before it was sent; no `Acknowledge` follows.
     Expired { delivery: Box<Delivery> },
     /// The connection is over: propose it to the shard, once. Nothing but `Send` of a last packet and `Close` accompanies it.

@@ -62,6 +62,8 @@ impl Peer {
         }
         if fits {
             out.push(Effect::Send(packet));
+        } else if let Some(name) = acknowledgement(&packet) {
+            out.push(Effect::NotSent(name));
         }
         fits
     }
@@ -70,6 +72,27 @@ impl Peer {
     /// (what cannot be encoded has no length).
     pub(super) fn fits(&self, packet: &Packet) -> bool {
         (1..=self.max_packet_size_bytes as usize).contains(&encoded_len(packet, self.protocol))
+    }
+}
+
+/// The name of a packet that is missed by nobody but its client.
+fn acknowledgement(packet: &Packet) -> Option<&'static str> {
+    match packet {
+        Packet::Puback(_) => Some("PUBACK"),
+        Packet::Pubrec(_) => Some("PUBREC"),
+        Packet::Pubrel(_) => Some("PUBREL"),
+        Packet::Pubcomp(_) => Some("PUBCOMP"),
+        Packet::Suback(_) => Some("SUBACK"),
+        Packet::Unsuback(_) => Some("UNSUBACK"),
+        Packet::Connect(_)
+        | Packet::Connack(_)
+        | Packet::Publish(_)
+        | Packet::Subscribe(_)
+        | Packet::Unsubscribe(_)
+        | Packet::Pingreq
+        | Packet::Pingresp
+        | Packet::Disconnect(_)
+        | Packet::Auth(_) => None,
     }
 }
 

@@ -169,7 +169,7 @@ impl Observer {
                     }
                 }
                 Effect::Acknowledge { outcome: AckOutcome::Sent, .. } | Effect::Expired { .. } => {}
-                Effect::Dropped { .. } => panic!("no limit was set"),
+                Effect::Dropped { .. } | Effect::NotSent(_) => panic!("no limit was set"),
                 Effect::End(_) => {
                     self.ends += 1;
                     assert_eq!(self.ends, 1);

@@ -15,6 +15,41 @@ use crate::mqtt::{Packet, ProtocolVersion, ReasonCode, SubscriptionFilter, UserP
 /// Reason Codes of a SUBACK or UNSUBACK to come; `None` where the outside decides.
 pub(super) type Answers = Vec<Option<ReasonCode>>;
 
+/// Filters of one SUBSCRIBE that its Reason String names, and bytes of each.
+const EXPLAINED_MAX: usize = 8;
+const EXPLAINED_BYTES_MAX: usize = 128;
+
+/// The filters of a SUBSCRIBE that the client may not subscribe to, for the Reason String.
+#[derive(Debug, Default)]
+pub(super) struct Denied {
+    text: String,
+    count: usize,
+}
+
+impl Denied {
+    /// HiveMQ's words (spec/hivemq.md 7.5).
+    fn add(&mut self, request: &SubscriptionRequest) {
+        self.count += 1;
+        if self.count > EXPLAINED_MAX {
+            return;
+        }
+        let filter = &request.filter;
+        let shown = filter.get(..filter.floor_char_boundary(EXPLAINED_BYTES_MAX)).unwrap_or_default();
+        let cut = if shown.len() < filter.len() { ".." } else { "" };
+        let separator = if self.text.is_empty() { "" } else { " " };
+        let qos = request.options.qos as u8;
+        self.text += &format!("{separator}Not authorized to subscribe to topic '{shown}{cut}' with QoS '{qos}'.");
+    }
+
+    fn reason_string(&self) -> Option<ByteString> {
+        match self.count {
+            0 => None,
+            1..=EXPLAINED_MAX => Some(self.text.as_str().into()),
+            count => Some(format!("{} And {} more.", self.text, count - EXPLAINED_MAX).into()),
+        }
+    }
+}
+
 impl Connected {
     pub(super) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Vec<Effect>) -> Result<(), Offence> {
         if subscribe.subscription_identifier.is_some() && !self.settings.subscription_identifiers {
@@ -22,20 +57,22 @@ impl Connected {
         }
         let mut subscriptions = Vec::with_capacity(subscribe.filters.len());
         let mut answers = Answers::with_capacity(subscribe.filters.len());
+        let mut denied = Denied::default();
         for request in &subscribe.filters {
             let (filter, options) = self.check_request(request)?;
             // With the QoS that was asked for, whatever is granted (spec/hivemq.md 7.5).
             if !self.principal.may_subscribe(&filter, request.options.qos) {
                 answers.push(Some(ReasonCode::NotAuthorized));
+                denied.add(request);
                 continue;
             }
             subscriptions.push(Subscription { filter, options, identifier: subscribe.subscription_identifier });
             answers.push(None);
         }
         if subscriptions.is_empty() {
-            return self.send_suback(subscribe.packet_id, answers, &[], out);
+            return self.send_suback(subscribe.packet_id, (answers, denied.reason_string()), &[], out);
         }
-        let ticket = self.ask(Question::Subscribe(subscribe.packet_id, answers));
+        let ticket = self.ask(Question::Subscribe(subscribe.packet_id, answers, denied.reason_string()));
         out.push(Effect::Subscribe { ticket, subscriptions });
         Ok(())
     }
@@ -75,7 +112,7 @@ impl Connected {
         out: &mut Vec<Effect>,
     ) -> Result<(), Offence> {
         match self.answered(ticket, |q| matches!(q, Question::Subscribe(..))) {
-            Some(Question::Subscribe(packet_id, answers)) => self.send_suback(packet_id, answers, codes, out),
+            Some(Question::Subscribe(packet_id, answers, denied)) => self.send_suback(packet_id, (answers, denied), codes, out),
             _ => Ok(()),
         }
     }
@@ -83,7 +120,7 @@ impl Connected {
     fn send_suback(
         &self,
         packet_id: PacketId,
-        answers: Answers,
+        (answers, denied): (Answers, Option<ByteString>),
         codes: &[ReasonCode],
         out: &mut Vec<Effect>,
     ) -> Result<(), Offence> {
@@ -96,7 +133,7 @@ impl Connected {
             // MQTT 3.1 has no failure in SUBACK (spec/hivemq.md 9.11).
             return Err(Offence::Refused(code));
         }
-        let reason_string = failure.and_then(failure_text);
+        let reason_string = denied.or_else(|| failure.and_then(failure_text));
         let suback = Suback { packet_id, reason_codes, reason_string, user_properties: UserProperties::new() };
         self.peer.send(Packet::Suback(Box::new(suback)), out);
         Ok(())

@@ -270,6 +270,7 @@ impl SimNode {
                 local: None,
                 listener_port: 1883,
                 listener: "sim".into(),
+                listener_kind: "TCP Listener",
                 secure: false,
                 certificate: None,
             };

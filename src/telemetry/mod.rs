@@ -2,6 +2,7 @@
 //! it around.
 
 pub mod addon_counter;
+pub mod event_log;
 pub mod hivemq;
 pub mod logging;
 pub mod metrics;
@@ -10,8 +11,10 @@ pub mod own;
 pub mod packet_type;
 mod process;
 pub mod rate_limited;
+pub mod utc;
 
 pub use addon_counter::AddonCounter;
+pub use event_log::{EventLog, EventLogFiles};
 pub use logging::LoggingError;
 pub use metrics::{Metrics, MetricsError, Sampled};
 pub use own::{RaftGroupSample, SubmitFailure};

@@ -38,10 +38,11 @@ pub enum LoginFailure {
     TooManyFailures,
     Busy,
     Timeout,
+    Banned,
 }
 
 impl LoginFailure {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::NotAuthorized,
         Self::BadUserNameOrPassword,
         Self::BadAuthenticationMethod,
@@ -49,6 +50,7 @@ impl LoginFailure {
         Self::TooManyFailures,
         Self::Busy,
         Self::Timeout,
+        Self::Banned,
     ];
 
     /// By the code that CONNACK says.
@@ -59,6 +61,7 @@ impl LoginFailure {
             ReasonCode::ClientIdentifierNotValid => Self::ClientIdentifierNotValid,
             ReasonCode::ConnectionRateExceeded => Self::TooManyFailures,
             ReasonCode::ServerBusy => Self::Busy,
+            ReasonCode::Banned => Self::Banned,
             _ => Self::NotAuthorized,
         }
     }
@@ -72,9 +75,13 @@ impl LoginFailure {
             Self::TooManyFailures => "too-many-failures",
             Self::Busy => "busy",
             Self::Timeout => "timeout",
+            Self::Banned => "banned",
         }
     }
 }
+
+/// Why a client does not come to rest, as a label.
+const UNSTABLE: [&str; 2] = ["flapping", "fight"];
 
 /// What one Raft group looks like from this node when it is sampled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,6 +122,10 @@ pub struct OwnMetrics {
     pub connects_refused_total: IntCounter,
     /// Bytes held for packets of which not all has come.
     pub incomplete_packet_bytes: IntGauge,
+    /// Subscriptions removed from sessions because their clients may not have them any more.
+    pub subscriptions_withdrawn_total: IntCounter,
+    /// Lines of the event log that were not written.
+    pub event_log_lines_lost_total: IntCounter,
     /// Queues of sessions and shared subscriptions at 80 % of their limit or above.
     pub queues_nearly_full: IntGauge,
     /// Bytes of queued messages kept in memory although they are on disk.
@@ -123,6 +134,7 @@ pub struct OwnMetrics {
     pub retained_bytes: IntGauge,
     submit_failures_total: IntCounterVec,
     login_failures_total: IntCounterVec,
+    unstable_clients_total: IntCounterVec,
     raft_has_leader: IntGaugeVec,
     raft_is_leader: IntGaugeVec,
     raft_term: IntGaugeVec,
@@ -140,7 +152,10 @@ impl OwnMetrics {
         added(registry, build)?.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let failures = Opts::new("troupemq_submit_failures_total", "Commands to a shard that had no outcome, by cause.");
         let logins = Opts::new("troupemq_login_failures_total", "Clients that authentication refused, by cause.");
+        let unstable =
+            Opts::new("troupemq_unstable_clients_total", "Times a client connected too often, or took over too often, by cause.");
         let metrics = Self {
+            unstable_clients_total: added(registry, IntCounterVec::new(unstable, &["cause"])?)?,
             login_failures_total: added(registry, IntCounterVec::new(logins, &["cause"])?)?,
             storage_flushes_total: counter(registry, "storage_flushes_total", "Flushes of the Raft log to disk.")?,
             storage_flush_seconds_total: added(
@@ -189,6 +204,16 @@ impl OwnMetrics {
                 "connects_refused_total",
                 "Connections that connect-overload-protection closed.",
             )?,
+            subscriptions_withdrawn_total: counter(
+                registry,
+                "subscriptions_withdrawn_total",
+                "Subscriptions removed from sessions because their clients may not have them any more.",
+            )?,
+            event_log_lines_lost_total: counter(
+                registry,
+                "event_log_lines_lost_total",
+                "Events that are missing in the event log.",
+            )?,
             retained_bytes: added(
                 registry,
                 IntGauge::new("troupemq_retained_bytes", "Bytes of retained messages in the shards that this node leads.")?,
@@ -213,7 +238,16 @@ impl OwnMetrics {
         for failure in LoginFailure::ALL {
             metrics.login_failures_total.with_label_values(&[failure.label()]);
         }
+        for cause in UNSTABLE {
+            metrics.unstable_clients_total.with_label_values(&[cause]);
+        }
         Ok(metrics)
+    }
+
+    /// Counts a client that does not come to rest; `fights`: several have one client id.
+    pub fn unstable_client(&self, fights: bool) {
+        let [flapping, fight] = UNSTABLE;
+        self.unstable_clients_total.with_label_values(&[if fights { fight } else { flapping }]).inc();
     }
 
     /// Counts a client that authentication refused.

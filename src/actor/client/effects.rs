@@ -24,7 +24,7 @@ use super::super::publish::{self, Published};
 use super::super::queue::QueueItem;
 use super::super::retained::{self, Retained};
 use super::super::{clock, endings, retaining, settle, shared_subscription};
-use super::{Client, Identity};
+use super::{Client, Identity, recheck};
 
 /// What is done with an answer.
 type Continuation = Box<dyn FnOnce(&mut Client, &mut Context<Client>)>;
@@ -108,6 +108,7 @@ impl Client {
             Effect::Unsubscribe { ticket, filters } => self.unsubscribe(ticket, filters),
             Effect::Acknowledge { source, outcome } => self.acknowledge(source, outcome),
             Effect::Dropped { delivery, reason } => self.not_delivered(&delivery, QueueStep::Dropped(reason)),
+            Effect::NotSent(packet) => self.record_not_sent(packet),
             Effect::Expired { delivery } => self.not_delivered(&delivery, QueueStep::Expired),
             Effect::End(end) => {
                 // What the client acknowledged before it went counts.
@@ -135,6 +136,7 @@ impl Client {
         }
         let identity = self.identity_of(&registration);
         let window = registration.send_window;
+        let (clean_start, expiry_s) = (registration.clean_start, registration.session_expiry_interval_s);
         let command = self.connect_command(registration, &identity);
         let (connected, minority) = (settle::connect(Arc::clone(&node), identity.shard, command, window), cluster.minority());
         let (withdrawn_from, shard, connection) = (cluster.clone(), identity.shard, self.connection);
@@ -150,9 +152,29 @@ impl Client {
             }
         };
         let (connection, ending) = (self.connection, identity.clone());
-        let outcome = endings::registration(node, ending, connection, submitted);
+        let principal = Arc::clone(&self.principal);
+        let (owner, registered) = (identity.clone(), endings::registration(Arc::clone(&node), ending, connection, submitted));
+        let outcome = async move {
+            let claim = registered.await?;
+            if !claim.session_present() {
+                return Ok((claim, Vec::new()));
+            }
+            let forbidden = recheck::look(&node, &owner, &principal);
+            // Unclaimed, the registration is undone.
+            let withdrawn = recheck::withdraw(node, owner, connection, forbidden).await;
+            Ok((claim, withdrawn.map_err(|_| NotRegistered::Refused(ReasonCode::ServerBusy))?))
+        };
         self.identity = Some(identity);
-        self.defer(outcome, |outcome, client, ctx| client.registered(outcome, ctx));
+        self.defer(outcome, move |outcome, client, ctx| {
+            let outcome = outcome.map(|(claim, withdrawn)| {
+                client.take_away(withdrawn);
+                claim
+            });
+            client.registered(outcome, ctx);
+            if client.counted {
+                client.record_connected(clean_start, expiry_s);
+            }
+        });
     }
 
     /// `restrictions/max-connections` (spec/hivemq.md 1.6, 9.1): 0x97 above it, a warning from 90 % on.
@@ -370,7 +392,7 @@ impl Client {
     }
 
     /// The shard cannot be reached: the client goes elsewhere with its session.
-    fn unavailable(&mut self) {
+    pub(super) fn unavailable(&mut self) {
         self.machine.disconnect(
             ReasonCode::ServerBusy,
             "the session's shard has no leader in reach",
@@ -398,7 +420,7 @@ impl Client {
         shared_subscription::report(self.local.node(), &group, seq);
     }
 
-    fn not_delivered(&mut self, delivery: &Delivery, step: QueueStep) {
+    pub(super) fn not_delivered(&mut self, delivery: &Delivery, step: QueueStep) {
         if delivery.qos != QoS::AtMostOnce && !matches!(delivery.source, Source::Share { .. }) {
             self.completed += 1;
         }

@@ -7,10 +7,16 @@ use actix::Context;
 use super::Client;
 use crate::actor::gate::{Outcome, Reply};
 use crate::auth::{CertificateNames, Principal, Refusal, Request, Verdict};
+use crate::mqtt::ReasonCode;
 use crate::session::{Evidence, Stage};
+use crate::telemetry::own::LoginFailure;
 
 /// Everybody, on a node without authenticators.
 static ANYBODY: LazyLock<Arc<Principal>> = LazyLock::new(Arc::default);
+
+pub(super) fn anybody() -> Arc<Principal> {
+    Arc::clone(&ANYBODY)
+}
 
 impl Client {
     /// Has the machine's evidence judged.
@@ -20,6 +26,9 @@ impl Client {
             && let Some(code) = self.refuse_at_limit()
         {
             return self.judge(Verdict::Refuse(Refusal { code, reason: code.name() }));
+        }
+        if evidence.stage == Stage::Connect && self.is_kept_out(&evidence.client_id) {
+            return;
         }
         let Some(gate) = self.local.node().gate().cloned() else {
             // [MQTT-4.12.0-1]
@@ -51,6 +60,16 @@ impl Client {
         }
     }
 
+    /// Refuses a client that is banned, before anything is computed for it.
+    fn is_kept_out(&mut self, client_id: &str) -> bool {
+        let node = self.local.node();
+        let address = self.accepted.peer.map(|address| address.ip().to_canonical().to_string());
+        let Some(reason) = node.guard.keeps_out(client_id, address.as_deref()) else { return false };
+        node.metrics.own.login_failed(LoginFailure::Banned);
+        self.machine.disconnect(ReasonCode::Banned, &reason, true, self.now, &mut self.effects);
+        true
+    }
+
     fn request(&self, evidence: Evidence) -> Request {
         let names = |certificate: &crate::actor::transport::PeerCertificate| CertificateNames {
             common_name: certificate.common_name.clone(),
@@ -78,6 +97,12 @@ impl Client {
     }
 
     fn judge(&mut self, verdict: Verdict) {
+        if let Verdict::Accept { principal, .. } = &verdict {
+            if principal.user_name() == self.principal.user_name() {
+                self.recheck(principal);
+            }
+            self.principal = Arc::clone(principal);
+        }
         self.machine.handle_authenticated(verdict, self.now, &mut self.effects);
     }
 
@@ -86,7 +111,7 @@ impl Client {
         if self.machine.is_closed()
             && let Some(login) = self.login.take()
         {
-            login.gate().timed_out();
+            login.timed_out();
         }
     }
 }

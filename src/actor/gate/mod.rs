@@ -23,6 +23,7 @@ use crate::auth::failures::Failures;
 use crate::auth::jwt::is_token;
 use crate::auth::{Answer, Chain, Exchange, Refusal, Request, Verdict};
 use crate::telemetry::RateLimited;
+use crate::telemetry::event_log::{Event, EventLog, Who as Client};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::own::LoginFailure;
 use pool::Pool;
@@ -58,7 +59,7 @@ pub struct Login {
 /// Whose failure it would be.
 #[derive(Clone)]
 struct Who {
-    address: Option<IpAddr>,
+    address: Option<bytestring::ByteString>,
     client_id: bytestring::ByteString,
     user_name: Option<bytestring::ByteString>,
     address_key: u64,
@@ -74,6 +75,7 @@ pub struct Gate {
     failures: Mutex<Failures>,
     keys: RandomState,
     metrics: Arc<Metrics>,
+    events: EventLog,
 }
 
 impl Gate {
@@ -85,7 +87,15 @@ impl Gate {
             failures: Mutex::default(),
             keys: RandomState::new(),
             metrics,
+            events: EventLog::default(),
         })
+    }
+
+    /// Has failures written.
+    #[must_use]
+    pub fn with_events(mut self, events: EventLog) -> Self {
+        self.events = events;
+        self
     }
 
     /// Begins an authentication; `None` while too many are under way.
@@ -101,7 +111,7 @@ impl Gate {
         let user_key = request.password.is_some().then(|| self.keys.hash_one((network, &request.user_name, nameless)));
         let user_name = request.user_name.as_ref().filter(|name| !self.chain.user_name_is_secret() && !is_token(name));
         let who = Who {
-            address,
+            address: address.map(|address| address.to_canonical().to_string().into()),
             client_id: request.client_id.clone(),
             user_name: user_name.cloned(),
             address_key: self.keys.hash_one(network),
@@ -110,9 +120,12 @@ impl Gate {
         Some(Login { gate: Arc::clone(self), exchange: None, who })
     }
 
-    /// An authentication was not ended in time.
-    pub fn timed_out(&self) {
-        self.metrics.own.login_failed(LoginFailure::Timeout);
+    /// Has a failure written: who it was and why, and nothing that proves anything.
+    fn record(&self, who: &Who, reason: &str) {
+        if self.events.is_on() {
+            let client = Client { client_id: Some(&who.client_id), ip: who.address.as_deref() };
+            self.events.tell(&Event::LoginFailed { who: client, user_name: who.user_name.as_deref(), reason });
+        }
     }
 
     /// Notes a refusal, and tells how long it is to wait.
@@ -121,10 +134,11 @@ impl Gate {
         if refusal == Refusal::BUSY {
             return Duration::ZERO;
         }
-        let (address, client_id, user_name) = (who.address, short(&who.client_id), who.user_name.as_deref().map(short));
+        self.record(who, refusal.reason);
+        let (address, client_id, user_name) = (&who.address, short(&who.client_id), who.user_name.as_deref().map(short));
         crate::warn_limited!(
             FAILED,
-            address = address.map(tracing::field::display),
+            address = address.as_deref(),
             ?client_id,
             user_name,
             reason = refusal.reason,
@@ -165,9 +179,18 @@ impl Login {
         self.exchange = Some(exchange);
     }
 
-    /// The gate it is under way at.
-    pub fn gate(&self) -> &Gate {
-        &self.gate
+    /// It was not ended in time.
+    pub fn timed_out(&self) {
+        self.gate.metrics.own.login_failed(LoginFailure::Timeout);
+        self.gate.record(&self.who, "authentication took too long");
+    }
+
+    pub fn client_id(&self) -> &str {
+        &self.who.client_id
+    }
+
+    pub fn ip(&self) -> Option<&str> {
+        self.who.address.as_deref()
     }
 
     fn reply(&self, answer: Answer) -> Reply {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::super::clock;
 use crate::auth::FileRbac;
 use crate::config::rbac::{self, Credentials};
+use crate::telemetry::utc::Utc;
 
 /// Below the extension's folder.
 const ARCHIVE: &str = "credentials-archive";
@@ -24,12 +25,25 @@ pub struct Watch {
     in_force: Option<Vec<u8>>,
 }
 
-/// What tells that a file is another one; links are followed, so that a swapped Kubernetes secret is seen.
+/// What tells that a file is another one, or that it may be read now; links are followed, so that a swapped Kubernetes secret is seen.
 #[derive(PartialEq, Eq)]
 pub(super) struct Seen {
     modified: (i64, i64),
+    changed: (i64, i64),
     len: u64,
     inode: u64,
+}
+
+/// What a look at the file came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Looked {
+    /// It is the one that was seen last.
+    Same,
+    Taken,
+    /// Another file with the same text.
+    Touched,
+    /// Of no use: said once, until it changes again.
+    Refused,
 }
 
 impl Watch {
@@ -49,24 +63,27 @@ impl Watch {
     }
 
     /// Takes over a changed file. Blocks.
-    fn check(&mut self) {
+    fn check(&mut self) -> Looked {
         let settings = self.rbac.settings();
         let seen = Seen::at(&settings.credentials);
         if seen == self.seen {
-            return;
+            return Looked::Same;
         }
         self.seen = seen;
         match rbac::load(settings) {
+            Ok(loaded) if self.in_force.as_ref() == Some(&loaded.raw) => Looked::Touched,
             Ok(loaded) => {
                 for warning in &loaded.warnings {
                     tracing::warn!("{warning}");
                 }
                 self.take(loaded.credentials, loaded.raw);
+                Looked::Taken
             }
             Err(errors) => {
                 for error in &errors {
                     tracing::error!("changed credentials are of no use, those from before stay in force: {error}");
                 }
+                Looked::Refused
             }
         }
     }
@@ -78,7 +95,7 @@ impl Watch {
         let replaced = self.in_force.replace(raw);
         let archive = self.rbac.settings().folder.join(ARCHIVE);
         if let Some(replaced) = replaced
-            && let Err(error) = keep(&archive, &replaced)
+            && let Err(error) = keep(&archive, &replaced, clock::wall_ms() / 1000)
         {
             tracing::warn!(archive = %archive.display(), %error, "the replaced credentials cannot be archived");
         }
@@ -89,7 +106,8 @@ impl Seen {
     pub(super) fn at(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let modified = (metadata.mtime(), metadata.mtime_nsec());
-        Some(Self { modified, len: metadata.len(), inode: metadata.ino() })
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Some(Self { modified, changed, len: metadata.len(), inode: metadata.ino() })
     }
 }
 
@@ -99,7 +117,7 @@ pub async fn run(mut watch: Watch) {
     loop {
         actix_rt::time::sleep(period).await;
         let checked = actix_rt::task::spawn_blocking(move || {
-            watch.check();
+            _ = watch.check();
             watch
         });
         let Ok(back) = checked.await else { return };
@@ -107,11 +125,19 @@ pub async fn run(mut watch: Watch) {
     }
 }
 
-/// Writes a replaced file, readable to its owner alone.
-fn keep(archive: &Path, replaced: &[u8]) -> io::Result<()> {
+/// Writes a replaced file, readable to its owner alone, and never over one that is there: of several in one second the later ones have a
+/// number in their names.
+fn keep(archive: &Path, replaced: &[u8], seconds: u64) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(archive)?;
-    let path = archive.join(format!("{}-credentials.xml", stamp(clock::wall_ms() / 1000)));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let stamp = Utc::of(seconds).for_file_name();
+    let name = |number: usize| match number {
+        1 => format!("{stamp}-credentials.xml"),
+        number => format!("{stamp}-{number:02}-credentials.xml"),
+    };
+    let create = |name: String| OpenOptions::new().write(true).create_new(true).mode(0o600).open(archive.join(name));
+    let mut tries = (1..ARCHIVED_MAX).map(|number| create(name(number)));
+    let taken = |tried: &io::Result<_>| tried.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
+    let mut file = tries.find(|tried| !taken(tried)).unwrap_or(Err(io::ErrorKind::AlreadyExists.into()))?;
     file.write_all(replaced)?;
     let mut archived: Vec<PathBuf> =
         fs::read_dir(archive)?.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_archived(path)).collect();
@@ -125,40 +151,12 @@ fn is_archived(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-credentials.xml"))
 }
 
-/// `yyyyMMdd-hh-mm-ss`, UTC.
-fn stamp(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March, in eras of 400 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}-{:02}-{:02}-{:02}", second / 3600, second / 60 % 60, second % 60)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::config::rbac::{FileRbacSettings, PasswordType};
-
-    #[test]
-    fn a_moment_is_written_as_a_date() {
-        let table = [
-            (0, "19700101-00-00-00"),
-            (951_782_399, "20000228-23-59-59"),
-            (951_782_400, "20000229-00-00-00"),
-            (951_868_800, "20000301-00-00-00"),
-            (1_700_000_000, "20231114-22-13-20"),
-            (4_107_542_400, "21000301-00-00-00"),
-        ];
-        for (seconds, expected) in table {
-            assert_eq!(stamp(seconds), expected);
-        }
-    }
 
     #[test]
     fn a_changed_file_is_taken_and_archived_and_a_bad_one_changes_nothing() {
@@ -190,23 +188,54 @@ mod tests {
             entries.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
         };
         let mut watch = Watch::start(settings, &[1; 32]);
+        let permit = |mode: u32| fs::set_permissions(&credentials, PermissionsExt::from_mode(mode)).unwrap();
         let request = crate::auth::Request::default();
         let knows = |watch: &Watch, user: &str| watch.rbac.principal(&user.into(), &request).is_some();
         assert!(!knows(&watch, "a"), "there is no file");
         put(&file("a"));
-        watch.check();
+        assert_eq!(watch.check(), Looked::Taken);
         assert!(knows(&watch, "a") && archived().is_empty());
         put("<file-rbac><users>");
-        watch.check();
+        assert_eq!((watch.check(), watch.check()), (Looked::Refused, Looked::Same), "told once");
         assert!(knows(&watch, "a") && archived().is_empty());
         fs::remove_file(&credentials).unwrap();
-        watch.check();
+        assert_eq!((watch.check(), watch.check()), (Looked::Refused, Looked::Same));
         assert!(knows(&watch, "a"));
         put(&file("another"));
-        watch.check();
+        assert_eq!(watch.check(), Looked::Taken);
         assert!(!knows(&watch, "a") && knows(&watch, "another"));
         assert_eq!(archived(), [file("a")]);
-        watch.check();
+        assert_eq!(watch.check(), Looked::Same);
+        // Neither a file with the same text nor other rights to read it replace anything.
+        put(&file("another"));
+        assert_eq!(watch.check(), Looked::Touched);
+        permit(0o600);
+        assert_eq!(watch.check(), Looked::Touched);
         assert_eq!(archived().len(), 1);
+    }
+
+    #[test]
+    fn archived_files_are_bounded_and_none_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = folder.path().join(ARCHIVE);
+        let names = || {
+            let mut names: Vec<String> =
+                fs::read_dir(&archive).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        for text in ["1", "2", "3"] {
+            keep(&archive, text.as_bytes(), 1_700_000_000).unwrap();
+        }
+        let expected =
+            ["20231114-22-13-20-02-credentials.xml", "20231114-22-13-20-03-credentials.xml", "20231114-22-13-20-credentials.xml"];
+        assert_eq!(names(), expected);
+        assert_eq!(fs::read_to_string(archive.join(expected[2])).unwrap(), "1");
+        assert_eq!(fs::metadata(archive.join(expected[0])).unwrap().permissions().mode() & 0o777, 0o600);
+        for later in 1..=ARCHIVED_MAX as u64 {
+            keep(&archive, b"x", 1_700_000_000 + later).unwrap();
+        }
+        assert_eq!(names().len(), ARCHIVED_MAX);
+        assert_eq!(names()[0], "20231114-22-13-21-credentials.xml", "the oldest went");
     }
 }

@@ -127,7 +127,7 @@ async fn a_session_expires_in_time_without_anybody_asking() {
     };
     node.cluster.submit_nowait(ShardId::of("client", SHARDS), disconnect).unwrap();
     let begun = Instant::now();
-    let removed = |event: &Event| matches!(event, Event::SessionRemoved { client } if client == "client");
+    let removed = |event: &Event| matches!(event, Event::SessionRemoved { client, .. } if client == "client");
     wait_for("end of the session", || saw(&node, removed), String::new).await;
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(3), "{took:?}");

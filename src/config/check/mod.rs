@@ -3,6 +3,7 @@
 mod addons;
 mod authentication;
 mod cluster;
+mod event_log;
 mod exposure;
 mod http;
 mod jwt;
@@ -15,6 +16,7 @@ mod rules;
 mod shape;
 mod shutdown;
 mod tls;
+mod unstable;
 mod value;
 mod view;
 
@@ -52,6 +54,7 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
         },
         cluster,
         shutdown: shutdown::read(&root),
+        event_log: event_log::read(&root, env),
         addons: addons::read(&root),
         // In a file of their own.
         declared_shared_subscriptions: Vec::new(),

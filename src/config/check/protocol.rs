@@ -2,7 +2,7 @@
 
 use super::rules::MESSAGE_EXPIRY_UNLIMITED;
 use super::view::View;
-use super::{keep_alive, response};
+use super::{keep_alive, response, unstable};
 use crate::config::settings::{AuthenticationSettings, MqttSettings, RestrictionSettings, SecuritySettings};
 
 pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
@@ -43,6 +43,7 @@ pub(super) fn security(root: &View<'_>, authentication: AuthenticationSettings) 
         allow_request_problem_information: security.flag("allow-request-problem-information/enabled"),
         allow_anonymous: security.flag("allow-anonymous/enabled"),
         authentication,
+        unstable_clients: unstable::read(root),
     }
 }
 

@@ -138,6 +138,7 @@ const PACKET_SIZE_MAX: i64 = 268_435_460;
 const GROUPS: &[&[Rule]] = &[
     ROOT,
     SHUTDOWN,
+    EVENT_LOG,
     LISTENERS,
     TCP_LISTENER,
     WEBSOCKET_LISTENER,
@@ -148,6 +149,7 @@ const GROUPS: &[&[Rule]] = &[
     MQTT,
     SECURITY,
     JWT,
+    UNSTABLE_CLIENTS,
     RESTRICTIONS,
     CLUSTER,
     HTTP,
@@ -169,6 +171,7 @@ const ROOT: &[Rule] = &[
     section("health-api"),
     section("control-center"),
     section("shutdown"),
+    section("event-log"),
     section("http"),
     section("mqtt-addons"),
     section("anonymous-usage-statistics"),
@@ -357,6 +360,19 @@ const JWT: &[Rule] = &[
     choice("security/authentication/jwt/without-permissions", &["NONE", "ALL", "FILE_RBAC"]),
 ];
 
+/// Own elements; the numbers are those of EMQX's flapping detection, which bans.
+const UNSTABLE_CLIENTS: &[Rule] = &[
+    section("security/unstable-clients"),
+    flag("security/unstable-clients/enabled", true),
+    strict("security/unstable-clients/window", 1, 86_400, Some(60)),
+    strict("security/unstable-clients/connects", 2, 1_000_000, Some(15)),
+    strict("security/unstable-clients/takeovers", 2, 1_000_000, Some(5)),
+    section("security/unstable-clients/ban"),
+    flag("security/unstable-clients/ban/enabled", false),
+    strict("security/unstable-clients/ban/duration", 1, 31_536_000, Some(300)),
+    flag("security/unstable-clients/ban/addresses", false),
+];
+
 const RESTRICTIONS: &[Rule] = &[
     clamped("restrictions/max-connections", CONNECTIONS_UNLIMITED, i64::MAX, CONNECTIONS_UNLIMITED, |_| CONNECTIONS_UNLIMITED),
     clamped("restrictions/max-client-id-length", 1, U16_MAX, U16_MAX, |_| U16_MAX),
@@ -433,6 +449,14 @@ const SHUTDOWN: &[Rule] = &[
     strict("shutdown/delay", 0, 3600, Some(0)),
     strict("shutdown/clients-per-second", 1, 1_000_000, Some(1000)),
     strict("shutdown/timeout", 1, 86_400, Some(25)),
+];
+
+/// Own elements; sizes and number are those of HiveMQ's log configuration.
+const EVENT_LOG: &[Rule] = &[
+    flag("event-log/enabled", true),
+    text("event-log/folder"),
+    strict("event-log/max-file-size", 65_536, 1_099_511_627_776, Some(104_857_600)),
+    strict("event-log/max-files", 1, 1000, Some(5)),
 ];
 
 const HTTP: &[Rule] = &[

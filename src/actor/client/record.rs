@@ -1,0 +1,59 @@
+//! What the event log learns of a connection.
+
+use super::Client;
+use crate::mqtt::{Packet, ReasonCode};
+use crate::signal::{DropReason, Initiator};
+use crate::telemetry::event_log::{Event, Who};
+
+impl Client {
+    /// The client came in.
+    pub(super) fn record_connected(&self, clean_start: bool, session_expiry_s: u32) {
+        self.record(|who| Event::Connected { who, clean_start, session_expiry_s });
+    }
+
+    pub(super) fn record_received(&mut self, packet: &Packet) {
+        match packet {
+            Packet::Auth(auth) => self.record(|who| Event::Auth { who, received: true, code: auth.reason_code }),
+            Packet::Disconnect(disconnect) if self.local.node().events.is_on() => {
+                self.given_reason = disconnect.properties.reason_string.as_deref().map(Into::into);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn record_sent(&self, packet: &Packet) {
+        if let Packet::Auth(auth) = packet {
+            self.record(|who| Event::Auth { who, received: false, code: auth.reason_code });
+        }
+    }
+
+    /// A packet was larger than the client takes.
+    pub(super) fn record_not_sent(&self, packet: &'static str) {
+        let reason = DropReason::MaximumPacketSizeExceeded.text();
+        self.record(|who| Event::PacketDropped { client_id: who.client_id, packet, reason });
+    }
+
+    /// The connection of a client that had come in is over.
+    pub(super) fn record_end(&self) {
+        let (listener, port) = (self.accepted.listener_kind, self.accepted.listener_port);
+        self.record(|who| match self.ended {
+            (Initiator::Client, _) => Event::Left { who, reason: self.given_reason.as_deref() },
+            _ if self.stopping => Event::Closed { who, reason: ReasonCode::ServerShuttingDown.name() },
+            (Initiator::Server | Initiator::SessionTakenOver, Some(code)) => Event::Closed { who, reason: code.name() },
+            (Initiator::Server | Initiator::SessionTakenOver | Initiator::Unspecified, _) => Event::Lost { who, listener, port },
+        });
+    }
+
+    fn record<'a>(&'a self, event: impl FnOnce(Who<'a>) -> Event<'a>) {
+        let events = &self.local.node().events;
+        if !events.is_on() {
+            return;
+        }
+        let (client_id, ip) = match (&self.identity, &self.login) {
+            (Some(identity), _) => (Some(&*identity.facts.client_id), identity.facts.client_ip.as_deref()),
+            (None, Some(login)) => (Some(login.client_id()), login.ip()),
+            (None, None) => (None, None),
+        };
+        events.tell(&event(Who { client_id, ip }));
+    }
+}
