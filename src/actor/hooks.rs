@@ -81,7 +81,9 @@ impl Hooks for NodeHooks {
 
     fn peer_message(&self, from: NodeId, message: PeerMessage) {
         match message {
-            PeerMessage::Publish { message } => publish::deliver_local(&self.0, &message),
+            PeerMessage::Publish { message } => {
+                publish::deliver_local(&self.0, &message);
+            }
             PeerMessage::DeliverShared { message, client, qos, retain, subscription_ids, .. } => {
                 let connection = self.0.routing.client(&client).and_then(|route| route.state().connection);
                 match connection.filter(|c| self.0.is_local(*c)) {

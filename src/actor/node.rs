@@ -199,9 +199,9 @@ impl Node {
         self.next_member.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether so much waits for the arbiters that publishers should not be read for a moment.
+    /// Whether so much waits for the arbiters, or for the add-ons, that publishers should not be read for a moment.
     pub fn is_pressed(&self) -> bool {
-        self.hubs().iter().any(|hub| hub.len() > PRESSED_ITEMS)
+        self.hubs().iter().any(|hub| hub.len() > PRESSED_ITEMS) || self.signals.is_pressed()
     }
 
     /// Whether clients are not read for the moment.

@@ -69,8 +69,17 @@ struct Taken {
     not_retained: Vec<Arc<Message>>,
     /// Room for those that are.
     reserved: Vec<Reserved>,
+    /// What nobody subscribes to, to be counted once the command is stored.
+    dead: Vec<Signal>,
     /// Nothing to store but the position.
     empty: bool,
+}
+
+impl Taken {
+    fn only(command: TakeCommand) -> Self {
+        let (direct, not_retained, reserved, dead) = Default::default();
+        Self { command, direct, not_retained, reserved, dead, empty: true }
+    }
 }
 
 impl OutboxTaker {
@@ -108,9 +117,10 @@ impl OutboxTaker {
                     self.propose(taken, ctx);
                     return;
                 }
+                self.count(&taken.dead);
             }
             if store_positions && let Some(command) = self.position_to_store(ShardId(number)) {
-                let none = Taken { command, direct: Vec::new(), not_retained: Vec::new(), reserved: Vec::new(), empty: true };
+                let none = Taken::only(command);
                 self.propose(none, ctx);
                 return;
             }
@@ -143,7 +153,7 @@ impl OutboxTaker {
         let command =
             TakeCommand { source, from: self.stored(source), to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() };
         let now_ms = clock::wall_ms();
-        let mut taken = Taken { command, direct: Vec::new(), not_retained: Vec::new(), reserved: Vec::new(), empty: false };
+        let mut taken = Taken::only(command);
         let (mut bytes, mut names) = (0, 0);
         for (at, (position, event)) in events.iter().enumerate() {
             bytes += event.size_bytes();
@@ -163,7 +173,7 @@ impl OutboxTaker {
     }
 
     fn take_event(&self, event: &OutboxEvent, source: ShardId, now_ms: u64, taken: &mut Taken) {
-        let Taken { command, direct, not_retained, reserved, .. } = taken;
+        let Taken { command, direct, not_retained, reserved, dead, .. } = taken;
         let dead_known = match event {
             OutboxEvent::Returned { group, message } => {
                 if self.node.shard_of(&group.full()) == self.shard {
@@ -219,7 +229,7 @@ impl OutboxTaker {
             }
         }
         if source == self.shard && !matches.any && !dead_known {
-            command.republish.extend(self.dead(&message, now_ms));
+            command.republish.extend(self.dead(&message, now_ms, dead));
         }
         if message.retain
             && matches!((&message.origin, event), (Origin::Client(_), OutboxEvent::Publish { .. }))
@@ -266,20 +276,29 @@ impl OutboxTaker {
         }
     }
 
-    /// Counts a message that nobody subscribes to; what is re-published of it, if anybody subscribes to that.
-    fn dead(&self, message: &Arc<Message>, now_ms: u64) -> Option<Arc<Message>> {
+    /// What is re-published of a message that nobody subscribes to, if anybody subscribes to that. What is dead is to be counted.
+    fn dead(&self, message: &Arc<Message>, now_ms: u64, uncounted: &mut Vec<Signal>) -> Option<Arc<Message>> {
         let dead = |message: &Arc<Message>| Signal::Dead(Dead { message: Arc::clone(message), at_ms: now_ms });
-        let republished = self.node.renderer.render(&dead(message), now_ms, true)?;
+        let signal = dead(message);
+        let republished = self.node.renderer.render(&signal, now_ms, false);
+        uncounted.push(signal);
+        let republished = republished?;
         if self.node.routing.matches(&republished.topic, None).any {
             return Some(republished);
         }
         // Nobody listens there either: that is all that would come of publishing it.
-        self.node.renderer.render(&dead(&republished), now_ms, true);
+        uncounted.push(dead(&republished));
         None
     }
 
+    fn count(&self, dead: &[Signal]) {
+        for signal in dead {
+            self.node.renderer.render(signal, clock::wall_ms(), true);
+        }
+    }
+
     fn propose(&mut self, taken: Taken, ctx: &mut Context<Self>) {
-        let Taken { command, direct, not_retained, reserved, .. } = taken;
+        let Taken { command, direct, not_retained, reserved, dead, .. } = taken;
         let Some(cluster) = self.node.cluster() else { return };
         self.busy = true;
         let (source, to) = (command.source, command.to);
@@ -302,8 +321,10 @@ impl OutboxTaker {
             for message in &not_retained {
                 retaining::raise_not_retained(&taker.node, message);
             }
+            taker.count(&dead);
             for (message, group) in direct {
-                publish::deliver_to_member(&taker.node, &message, &group);
+                let given = publish::deliver_to_member(&taker.node, &message, &group);
+                taker.node.renderer.enqueued(&message, usize::from(given));
             }
             taker.look(ctx);
         }));

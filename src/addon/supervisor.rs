@@ -12,6 +12,7 @@ use super::settings::AddonSettings;
 use super::{on_enqueued, record, render};
 use crate::actor::essential::Essential;
 use crate::actor::inbox::{Inbox, Mail, Wake};
+use crate::actor::publish::Stored;
 use crate::actor::render::Renderer;
 use crate::actor::signal_bus::{BusItem, BusListener};
 use crate::internal_client::InternalClient;
@@ -109,10 +110,11 @@ impl Supervisor {
         let now_ms = crate::actor::clock::wall_ms();
         match item {
             BusItem::Local(signal) => {
-                if let Some(message) = self.renderer.render(&signal, now_ms, true) {
-                    self.publish(&message);
+                let stored = self.renderer.render(&signal, now_ms, true).and_then(|message| self.client.publish(&message));
+                match stored {
+                    Some(stored) => self.wait(stored, signal),
+                    None => self.client.signal_handled(&signal),
                 }
-                self.client.signal_handled(&signal);
             }
             BusItem::Outbox { event, count } => {
                 if let Some(message) = self.renderer.render_outbox(&event, now_ms, count) {
@@ -122,12 +124,15 @@ impl Supervisor {
         }
     }
 
-    fn publish(&self, message: &Arc<Message>) {
-        let stored = self.client.publish(message);
+    /// The signal counts as waiting until its message is stored: a shard that is slow bounds what waits for it.
+    fn wait(&self, stored: Stored, signal: Signal) {
+        let client = self.client.clone();
         actix_rt::spawn(async move {
             if let Err(error) = stored.await {
+                client.not_stored();
                 tracing::debug!(%error, "an add-on message was not stored for its persistent receivers");
             }
+            client.signal_handled(&signal);
         });
     }
 }
