@@ -3,6 +3,7 @@
 use troupemq::mqtt::QoS;
 
 use super::counters::{Counters, Moves, NAMES, moves};
+use super::{ear, keeper};
 use crate::harness::client::{Client, Options, publish};
 use crate::harness::config::Config;
 use crate::harness::events;
@@ -19,22 +20,6 @@ fn node(more: &str, retained: usize) -> Node {
          <retained-messages><max-messages>{retained}</max-messages></retained-messages>{more}"
     );
     Node::ready(Config { mqtt, ..Config::default() })
-}
-
-/// A session that is away, and keeps what comes.
-async fn keeper(node: &Node, id: &str, filter: &str) {
-    let mut client = Client::connect(node.mqtt(), &Options::v5(id).persistent()).await;
-    client.subscribe(filter, QoS::AtLeastOnce).await;
-    client.disconnect().await;
-}
-
-/// A client that is there and takes all of these, with QoS 0, which no queue limits.
-async fn ear(node: &Node, id: &str, filters: &[&str]) -> Client {
-    let mut client = Client::connect(node.mqtt(), &Options::v5(id)).await;
-    for filter in filters {
-        client.subscribe(filter, QoS::AtMostOnce).await;
-    }
-    client
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

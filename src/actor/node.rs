@@ -21,6 +21,7 @@ use super::fetch::FETCHES_MAX;
 use super::gate::Gate;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
+use super::prevented::Prevented;
 use super::render::Renderer;
 use super::retaining::{RetainedLimits, Retaining};
 use super::settle::Asked;
@@ -43,6 +44,7 @@ pub struct NodeSettings {
     /// Clients asked to leave in a second, where the node parts with some.
     pub clients_per_second: u32,
     pub retained: RetainedLimits,
+    pub prevented: Prevented,
     /// Shared subscriptions that this node declares.
     pub declared: Vec<GroupId>,
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::actor::{NodeSettings, RetainedLimits};
+use crate::actor::{NodeSettings, Prevented, RetainedLimits, prevented};
 use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
 use crate::config::settings as config;
@@ -36,8 +36,17 @@ pub(crate) fn node(settings: &Settings) -> NodeSettings {
             messages_max: settings.mqtt.retained_messages_max,
             bytes_max: settings.mqtt.retained_bytes_max,
         },
+        prevented: prevented(&settings.restrictions.prevented),
         declared: settings.declared_shared_subscriptions.clone(),
     }
+}
+
+fn prevented(settings: &config::PreventedSettings) -> Prevented {
+    let rule = |rule: &config::PreventedRule| prevented::Rule {
+        topic_filter: rule.topic_filter.as_str().into(),
+        client_id: rule.client_id.as_deref().map(Into::into),
+    };
+    Prevented { inbound: settings.inbound.iter().map(rule).collect(), outbound: settings.outbound.iter().map(rule).collect() }
 }
 
 /// Times of the end of a node.

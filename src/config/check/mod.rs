@@ -8,6 +8,7 @@ mod http;
 mod keep_alive;
 mod listeners;
 mod notices;
+mod prevented;
 mod protocol;
 mod response;
 mod rules;
