@@ -91,13 +91,13 @@ impl<'a> Counters<'a> {
 
     fn at_rest(&self) -> Moves {
         let mut before = self.read();
-        loop {
+        let mut quiet = 0;
+        while quiet < 3 {
             std::thread::sleep(QUIET);
             let now = self.read();
-            if now == before {
-                return now;
-            }
+            quiet = if now == before { quiet + 1 } else { 0 };
             before = now;
         }
+        before
     }
 }

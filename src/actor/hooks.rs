@@ -187,7 +187,7 @@ impl NodeHooks {
                     node.groups.ensure(node, group).post(GroupItem::Look);
                 }
             }
-            Event::Outbox { event, .. } => node.signals.post(BusItem::Outbox { event: Arc::clone(event), count: leads }),
+            Event::Outbox { event, .. } => node.signals.post(BusItem::Outbox { event: Arc::clone(event) }),
         }
     }
 

@@ -22,9 +22,8 @@ static OVERFLOWED: RateLimited = RateLimited::new(Duration::from_secs(10));
 pub enum BusItem {
     /// Happened on this node alone: publish it to the cluster.
     Local(Signal),
-    /// Stands in a shard's outbox: hand it to this node's own clients that no replicated queue serves. `count` = this node leads the
-    /// shard and counts it.
-    Outbox { event: Arc<OutboxEvent>, count: bool },
+    /// Stands in a shard's outbox: hand it to this node's own clients that no replicated queue serves. (The shard's taker counts it.)
+    Outbox { event: Arc<OutboxEvent> },
 }
 
 /// Posts to whoever listens (the supervisor's inbox).
