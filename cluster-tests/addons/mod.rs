@@ -2,6 +2,7 @@
 
 mod carried;
 pub mod counters;
+mod in_flight;
 mod lifecycle;
 mod manifest;
 mod metrics;
