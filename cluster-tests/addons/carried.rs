@@ -41,8 +41,11 @@ async fn subscribe(node: &Node, options: &Options, filters: &[&str], retain_as_p
     client
 }
 
+/// User properties.
+type Properties = &'static [(&'static str, &'static str)];
+
 /// Each namespace with the topic of its original, the QoS of the copy it tells of, and the properties added, but for the time.
-const ADDED: [(&str, &str, QoS, &[(&str, &str)]); 3] = [
+const ADDED: [(&str, &str, QoS, Properties); 3] = [
     ("$dead", "nobody", QoS::ExactlyOnce, &[("hmq-dead-origin", "client"), ("hmq-dead-client", "publisher")]),
     (
         "$dropped",
