@@ -23,10 +23,12 @@ pub enum Plant {
     WillStaysDue,
     /// A PUBACK is sent before the queues have the message.
     PubackBeforeStored,
+    /// A message that expires in a queue is told to nobody.
+    ExpiryNotTold,
 }
 
 impl Plant {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AcknowledgeBeforeFlush,
         Self::VoteNotPersisted,
         Self::TakePositionNotChecked,
@@ -37,6 +39,7 @@ impl Plant {
         Self::SnapshotWithoutQueues,
         Self::WillStaysDue,
         Self::PubackBeforeStored,
+        Self::ExpiryNotTold,
     ];
 }
 

@@ -1,4 +1,5 @@
-//! Hundreds of clients that come and go while nodes are killed and restarted: every connection has one CONNECTED and one DISCONNECTED.
+//! Hundreds of clients that come and go, and take their own connections over, while nodes are killed, stopped and restarted: every connection
+//! has one CONNECTED and one DISCONNECTED.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,6 +25,9 @@ const HOLD_MAX_MS: u64 = 5_000;
 /// All events are there within this after the last client has gone.
 const SETTLE: Duration = Duration::from_secs(40);
 
+const ALL_OPTIONS: &str = "<identifier><username/></identifier><triggers><client-connected/><client-disconnected><client/><server/>\
+    <session-taken-over/><unspecified/></client-disconnected></triggers>";
+
 /// What a client knows of one attempt to connect; the attempt's number is a user property of its CONNECT, and so of its event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attempt {
@@ -39,9 +43,10 @@ enum Attempt {
 type Told = BTreeMap<String, Vec<Option<usize>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_connection_has_one_connected_and_one_disconnected_while_nodes_are_killed() {
+async fn every_connection_has_one_connected_and_one_disconnected_while_nodes_are_killed_and_stopped() {
     let mut trio = Trio::ready_with(Weight::Whole, |config| {
         config.mqtt = "<queued-messages><max-queue-size>1000000</max-queue-size></queued-messages>".to_owned();
+        config.lifecycle = ALL_OPTIONS.to_owned();
     });
     let mut watcher = Roamer::connect(trio.all_mqtt(), 0, Options::v5("watcher").persistent()).await;
     watcher.client().await.subscribe(events::FILTER, troupemq::mqtt::QoS::ExactlyOnce).await;
@@ -64,7 +69,11 @@ async fn every_connection_has_one_connected_and_one_disconnected_while_nodes_are
     };
     more("all clients have connected", CLIENTS).await;
     for node in 0..3 {
-        trio.nodes[node].kill();
+        // The last one in good order.
+        match node {
+            2 => assert!(trio.nodes[node].stop().success()),
+            _ => trio.nodes[node].kill(),
+        }
         let other = (node + 1) % 3;
         wait::until("a survivor has noticed", SOON, || {
             (alive(&trio.nodes[other]) == 2 && trio.nodes[other].is_up()).then_some(())
@@ -170,12 +179,23 @@ async fn watch_events(mut watcher: Roamer, told: Arc<Mutex<Told>>, stop: watch::
         if !event.client_id.starts_with("restless-") {
             continue;
         }
+        let identifier = match user_of(&event.client_id) {
+            Some(user) => format!("username/{}", user.replace('/', "%2F")),
+            None => format!("client-id/{}", event.client_id),
+        };
+        assert_eq!(*message.topic, *format!("$client-events/all/{identifier}"));
         let attempt = event.connected.then(|| {
             let number = user_property(&message, "attempt").expect("the CONNECT had it");
             number.parse().expect("a number")
         });
         told.lock().expect("not poisoned").entry(event.client_id).or_default().push(attempt);
     }
+}
+
+/// The user name of every other client.
+fn user_of(client_id: &str) -> Option<String> {
+    let number: usize = client_id.rsplit('-').next()?.parse().ok()?;
+    number.is_multiple_of(2).then(|| format!("fleet/{number}"))
 }
 
 /// A client that connects, stays a while and goes in one way or another.
@@ -237,6 +257,9 @@ impl Restless {
         let mut options = Options::v5(&self.id).user_property("attempt", &self.attempts.len().to_string());
         if self.persistent {
             options = options.persistent();
+        }
+        if let Some(user) = user_of(&self.id) {
+            options = options.username(&user);
         }
         let node = self.draw(self.addresses.len() as u64) as usize;
         let (attempt, client) = match Client::try_connect(self.addresses[node], &options).await {

@@ -243,7 +243,7 @@ fn cited(directory: &Path, found: &mut impl FnMut(&Path, &str)) {
 }
 
 /// Whether a source has that function as a test that runs.
-fn is_test(source: &str, function: &str) -> bool {
+pub fn is_test(source: &str, function: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim_start).collect();
     let declared = format!("fn {function}(");
     lines.iter().enumerate().any(|(at, line)| {

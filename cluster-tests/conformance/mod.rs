@@ -5,7 +5,7 @@ mod checks;
 mod connect;
 mod flow;
 mod limited;
-mod manifest;
+pub mod manifest;
 mod passages;
 mod subscribe;
 mod three_nodes;

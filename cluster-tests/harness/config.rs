@@ -22,6 +22,8 @@ pub struct Config {
     /// More sections.
     pub more: String,
     pub addons: bool,
+    /// Elements inside `<client-lifecycle-topic>`.
+    pub lifecycle: String,
     /// Share names and filters of `declared-shared-subscriptions.xml`; no file where there are none.
     pub declared: Vec<(&'static str, &'static str)>,
 }
@@ -71,6 +73,7 @@ impl Default for Config {
             mqtt: String::new(),
             more: String::new(),
             addons: true,
+            lifecycle: String::new(),
             declared: Vec::new(),
         }
     }
@@ -97,8 +100,9 @@ impl Config {
             (None, None) => {}
         }
         xml.push_str("<mqtt-addons>\n");
-        for topic in ["expired-messages-topic", "dropped-messages-topic", "dead-messages-topic", "client-lifecycle-topic"] {
-            _ = writeln!(xml, "<{topic}><enabled>{}</enabled></{topic}>", self.addons);
+        let topics = ["expired-messages-topic", "dropped-messages-topic", "dead-messages-topic", "client-lifecycle-topic"];
+        for (topic, more) in topics.into_iter().zip(["", "", "", &self.lifecycle]) {
+            _ = writeln!(xml, "<{topic}><enabled>{}</enabled>{more}</{topic}>", self.addons);
         }
         xml.push_str("</mqtt-addons>\n</hivemq>\n");
         xml

@@ -26,9 +26,10 @@ use crate::auth::Principal;
 use crate::cluster::Lane;
 use crate::mqtt::codec;
 use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
+use crate::replica::command::QueueStep;
 use crate::replica::{ConnectionRef, ShardId};
 use crate::session::{Effect, Machine, Now};
-use crate::signal::{ConnectionFacts, Initiator};
+use crate::signal::{ConnectionFacts, DropReason, Initiator};
 use crate::telemetry::RateLimited;
 
 use super::gate::Login;
@@ -137,7 +138,7 @@ pub struct Client {
     /// Highest position of the replicated queue handed to the client.
     sent_seq: u64,
     /// Steps of replicated deliveries gathered in this turn.
-    steps: Vec<(u64, crate::replica::command::QueueStep)>,
+    steps: Vec<(u64, QueueStep)>,
     completed: usize,
     /// SUBACKs that wait until retained messages are in the replicated queue; what comes out of that meanwhile waits for them.
     subscribing: usize,
@@ -364,7 +365,8 @@ impl Client {
     /// Reads no more, and goes when what was read is answered: a publisher gets its acknowledgement, or none for what nobody took.
     fn leave(&mut self, ctx: &mut Context<Self>) {
         self.leaving = true;
-        if self.counted {
+        // A CONNECT that is being registered has an effect, and an event: it is not refused, but answered like all that was read.
+        if self.counted || self.identity.is_some() {
             ctx.run_later(LEAVE_MAX, |client, ctx| {
                 client.part();
                 client.run_effects(ctx);
@@ -377,6 +379,7 @@ impl Client {
     fn part(&mut self) {
         let reason_code = ReasonCode::ServerShuttingDown;
         self.stopping = true;
+        self.machine.registration_unknown(&mut self.effects);
         self.machine.disconnect(reason_code, reason_code.name(), true, self.now, &mut self.effects);
     }
 
@@ -450,6 +453,10 @@ impl Client {
 
     fn deliver(&mut self, delivery: Delivery) {
         let Some(delivery) = self.allowed(delivery) else { return };
+        if self.is_prevented(&delivery) {
+            self.not_delivered(&delivery, QueueStep::Dropped(DropReason::ExtensionPreventedOutbound));
+            return;
+        }
         if delivery.qos != QoS::AtMostOnce {
             if !self.held.is_empty() || !self.writable || self.subscribing > 0 || self.machine.send_quota() == 0 {
                 self.held.push_back(delivery);
@@ -467,6 +474,15 @@ impl Client {
         } else if !self.machine.deliver(delivery, self.now, &mut self.effects) {
             tracing::debug!("a QoS 0 message came before the connection was registered");
         }
+    }
+
+    /// Whether the operator keeps the message from this client. An exchange of QoS 2 that has begun goes to its end [MQTT-4.3.3-7].
+    fn is_prevented(&self, delivery: &Delivery) -> bool {
+        let prevented = &self.local.node().settings.prevented;
+        let begun = delivery.dup && delivery.qos == QoS::ExactlyOnce;
+        !prevented.outbound.is_empty()
+            && !begun
+            && self.identity.as_ref().is_some_and(|identity| prevented.is_outbound(&delivery.message.topic, &identity.client))
     }
 
     /// Takes a place for a QoS 0 message on a socket that is not writable.

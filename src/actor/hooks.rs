@@ -82,7 +82,9 @@ impl Hooks for NodeHooks {
 
     fn peer_message(&self, from: NodeId, message: PeerMessage) {
         match message {
-            PeerMessage::Publish { message } => publish::deliver_local(&self.0, &message),
+            PeerMessage::Publish { message } => {
+                publish::deliver_local(&self.0, &message);
+            }
             PeerMessage::DeliverShared { message, client, qos, retain, subscription_ids, .. } => {
                 let connection = self.0.routing.client(&client).and_then(|route| route.state().connection);
                 match connection.filter(|c| self.0.is_local(*c)) {
@@ -190,7 +192,7 @@ impl NodeHooks {
                     node.groups.ensure(node, group).post(GroupItem::Look);
                 }
             }
-            Event::Outbox { event, .. } => node.signals.post(BusItem::Outbox { event: Arc::clone(event), count: leads }),
+            Event::Outbox { event, .. } => node.signals.post(BusItem::Outbox { event: Arc::clone(event) }),
         }
     }
 

@@ -20,6 +20,7 @@ pub mod inbox;
 pub mod node;
 pub mod outbox_taker;
 pub mod parting;
+pub mod prevented;
 pub mod publish;
 pub mod queue;
 pub mod render;
@@ -33,5 +34,6 @@ pub mod timers;
 pub mod transport;
 
 pub use node::{Node, NodeSettings};
+pub use prevented::Prevented;
 pub use retaining::RetainedLimits;
 pub use transport::Transport;

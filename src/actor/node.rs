@@ -23,6 +23,7 @@ use super::gate::Gate;
 use super::guard::Guard;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
+use super::prevented::Prevented;
 use super::render::Renderer;
 use super::retaining::{RetainedLimits, Retaining};
 use super::settle::Asked;
@@ -45,6 +46,7 @@ pub struct NodeSettings {
     /// Clients asked to leave in a second, where the node parts with some.
     pub clients_per_second: u32,
     pub retained: RetainedLimits,
+    pub prevented: Prevented,
     /// Shared subscriptions that this node declares.
     pub declared: Vec<GroupId>,
 }
@@ -219,9 +221,9 @@ impl Node {
         self.next_member.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether so much waits for the arbiters that publishers should not be read for a moment.
+    /// Whether so much waits for the arbiters, or for the add-ons, that publishers should not be read for a moment.
     pub fn is_pressed(&self) -> bool {
-        self.hubs().iter().any(|hub| hub.len() > PRESSED_ITEMS)
+        self.hubs().iter().any(|hub| hub.len() > PRESSED_ITEMS) || self.signals.is_pressed()
     }
 
     /// Whether clients are not read for the moment.

@@ -36,6 +36,8 @@ const TAKE_BYTES_MAX: usize = 1024 * 1024;
 const TARGETS_BYTES_MAX: usize = 24 * 1024 * 1024;
 /// A position that moved past events without receivers here is stored at least this often.
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
+/// And this soon where something of its own shard waits for that to be counted.
+const COUNT_DELAY: Duration = Duration::from_millis(200);
 const RETRY: Duration = Duration::from_millis(100);
 
 /// What a taker is told.
@@ -58,6 +60,17 @@ pub struct OutboxTaker {
     /// For each source how far this leader has looked; the stored position may be behind where nothing matched.
     seen: Vec<Position>,
     stored_at: Instant,
+    /// Of its own shard, behind the stored position.
+    uncounted: Vec<Uncounted>,
+    /// A time to store its own shard's position is set.
+    to_count: bool,
+}
+
+/// Counted by the leader of its shard, as soon as no other will look at it again: once in the cluster.
+enum Uncounted {
+    Event(Arc<OutboxEvent>),
+    /// What nobody subscribes to.
+    Dead(Signal),
 }
 
 /// What one look at an outbox found.
@@ -69,8 +82,17 @@ struct Taken {
     not_retained: Vec<Arc<Message>>,
     /// Room for those that are.
     reserved: Vec<Reserved>,
+    /// What is to be counted once the position is stored.
+    uncounted: Vec<Uncounted>,
     /// Nothing to store but the position.
     empty: bool,
+}
+
+impl Taken {
+    fn only(command: TakeCommand) -> Self {
+        let (direct, not_retained, reserved, uncounted) = Default::default();
+        Self { command, direct, not_retained, reserved, uncounted, empty: true }
+    }
 }
 
 impl OutboxTaker {
@@ -87,6 +109,8 @@ impl OutboxTaker {
             busy: false,
             seen: vec![Position::default(); usize::from(shards)],
             stored_at: Instant::now(),
+            uncounted: Vec::new(),
+            to_count: false,
         };
         Mail::new(inbox, taker.start())
     }
@@ -99,7 +123,8 @@ impl OutboxTaker {
         let store_positions = self.stored_at.elapsed() >= POSITION_INTERVAL;
         for source in 0..self.seen.len() {
             let Ok(number) = u16::try_from(source) else { break };
-            while let Some(taken) = self.take(ShardId(number)) {
+            while let Some(mut taken) = self.take(ShardId(number)) {
+                self.uncounted.append(&mut taken.uncounted);
                 let moved = taken.command.to;
                 if let Some(seen) = self.seen.get_mut(source) {
                     *seen = moved;
@@ -110,13 +135,28 @@ impl OutboxTaker {
                 }
             }
             if store_positions && let Some(command) = self.position_to_store(ShardId(number)) {
-                let none = Taken { command, direct: Vec::new(), not_retained: Vec::new(), reserved: Vec::new(), empty: true };
+                let none = Taken::only(command);
                 self.propose(none, ctx);
                 return;
             }
         }
         if store_positions {
             self.stored_at = Instant::now();
+        }
+        if !self.uncounted.is_empty() && !self.to_count {
+            self.to_count = true;
+            ctx.run_later(COUNT_DELAY, Self::store_own);
+        }
+    }
+
+    /// Stores how far it has looked at its own shard's outbox, unless that is about to be done.
+    fn store_own(&mut self, ctx: &mut Context<Self>) {
+        self.to_count = false;
+        if self.leads
+            && !self.busy
+            && let Some(command) = self.position_to_store(self.shard)
+        {
+            self.propose(Taken::only(command), ctx);
         }
     }
 
@@ -143,7 +183,7 @@ impl OutboxTaker {
         let command =
             TakeCommand { source, from: self.stored(source), to, enqueue: Vec::new(), retain: Vec::new(), republish: Vec::new() };
         let now_ms = clock::wall_ms();
-        let mut taken = Taken { command, direct: Vec::new(), not_retained: Vec::new(), reserved: Vec::new(), empty: false };
+        let mut taken = Taken::only(command);
         let (mut bytes, mut names) = (0, 0);
         for (at, (position, event)) in events.iter().enumerate() {
             bytes += event.size_bytes();
@@ -162,9 +202,9 @@ impl OutboxTaker {
         Some(taken)
     }
 
-    fn take_event(&self, event: &OutboxEvent, source: ShardId, now_ms: u64, taken: &mut Taken) {
-        let Taken { command, direct, not_retained, reserved, .. } = taken;
-        let dead_known = match event {
+    fn take_event(&self, event: &Arc<OutboxEvent>, source: ShardId, now_ms: u64, taken: &mut Taken) {
+        let Taken { command, direct, not_retained, reserved, uncounted, .. } = taken;
+        let dead_known = match &**event {
             OutboxEvent::Returned { group, message } => {
                 if self.node.shard_of(&group.full()) == self.shard {
                     command.enqueue.push((Arc::clone(message), vec![Target::Returned { group: group.clone() }]));
@@ -193,9 +233,14 @@ impl OutboxTaker {
                 return;
             }
             OutboxEvent::Publish { dead_known, .. } => *dead_known,
-            OutboxEvent::Lifecycle(_) | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => false,
+            OutboxEvent::Lifecycle(_) | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => {
+                if source == self.shard {
+                    uncounted.push(Uncounted::Event(Arc::clone(event)));
+                }
+                false
+            }
         };
-        let Some(message) = self.node.renderer.render_outbox(event, now_ms, false) else { return };
+        let Some(message) = self.node.renderer.render_outbox(event, now_ms) else { return };
         let matches = self.node.routing.matches(&message.topic, message.publisher());
         let mut targets: Vec<Target> = matches
             .clients
@@ -219,10 +264,10 @@ impl OutboxTaker {
             }
         }
         if source == self.shard && !matches.any && !dead_known {
-            command.republish.extend(self.dead(&message, now_ms));
+            command.republish.extend(self.dead(&message, now_ms, uncounted));
         }
         if message.retain
-            && matches!((&message.origin, event), (Origin::Client(_), OutboxEvent::Publish { .. }))
+            && matches!((&message.origin, &**event), (Origin::Client(_), OutboxEvent::Publish { .. }))
             && self.node.shard_of(&message.topic) == self.shard
         {
             // One whose publisher was told that it is retained is retained.
@@ -266,16 +311,29 @@ impl OutboxTaker {
         }
     }
 
-    /// Counts a message that nobody subscribes to; what is re-published of it, if anybody subscribes to that.
-    fn dead(&self, message: &Arc<Message>, now_ms: u64) -> Option<Arc<Message>> {
+    /// What is re-published of a message that nobody subscribes to, if anybody subscribes to that. What is dead is to be counted.
+    fn dead(&self, message: &Arc<Message>, now_ms: u64, uncounted: &mut Vec<Uncounted>) -> Option<Arc<Message>> {
         let dead = |message: &Arc<Message>| Signal::Dead(Dead { message: Arc::clone(message), at_ms: now_ms });
-        let republished = self.node.renderer.render(&dead(message), now_ms, true)?;
+        let signal = dead(message);
+        let republished = self.node.renderer.render(&signal, now_ms, false);
+        uncounted.push(Uncounted::Dead(signal));
+        let republished = republished?;
         if self.node.routing.matches(&republished.topic, None).any {
             return Some(republished);
         }
         // Nobody listens there either: that is all that would come of publishing it.
-        self.node.renderer.render(&dead(&republished), now_ms, true);
+        uncounted.push(Uncounted::Dead(dead(&republished)));
         None
+    }
+
+    fn count(&mut self) {
+        let now_ms = clock::wall_ms();
+        for uncounted in std::mem::take(&mut self.uncounted) {
+            match uncounted {
+                Uncounted::Event(event) => self.node.renderer.count_outbox(&event, now_ms),
+                Uncounted::Dead(signal) => _ = self.node.renderer.render(&signal, now_ms, true),
+            }
+        }
     }
 
     fn propose(&mut self, taken: Taken, ctx: &mut Context<Self>) {
@@ -288,8 +346,12 @@ impl OutboxTaker {
         let submitted = cluster.submit(self.shard, Command::Take(Box::new(command)));
         ctx.spawn(submitted.into_actor(self).map(move |outcome, taker, ctx| {
             taker.busy = false;
+            let is_taken = taker.stored(source) == to;
+            if is_taken && source == taker.shard {
+                taker.count();
+            }
             // Applied is not taken: a command of another leader may have moved the position first, and this one did nothing then.
-            if outcome.is_err() || taker.stored(source) != to {
+            if outcome.is_err() || !is_taken {
                 tracing::debug!(shard = taker.shard.0, ?outcome, "outbox events were not taken, trying again");
                 taker.reset();
                 ctx.run_later(RETRY, |taker, ctx| taker.look(ctx));
@@ -303,7 +365,8 @@ impl OutboxTaker {
                 retaining::raise_not_retained(&taker.node, message);
             }
             for (message, group) in direct {
-                publish::deliver_to_member(&taker.node, &message, &group);
+                let given = publish::deliver_to_member(&taker.node, &message, &group);
+                taker.node.renderer.enqueued(&message, usize::from(given));
             }
             taker.look(ctx);
         }));
@@ -312,6 +375,7 @@ impl OutboxTaker {
     /// Starts again from the stored positions.
     fn reset(&mut self) {
         self.seen.fill(Position::default());
+        self.uncounted.clear();
     }
 }
 

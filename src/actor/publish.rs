@@ -48,14 +48,10 @@ pub fn publish(node: &Node, message: &Arc<Message>, told: bool, lane: Option<&Ar
         retained => retained,
     };
     let mut plan = Plan::default();
-    for found in &matches.clients {
-        plan.add_client(node, message, found);
-    }
-    for found in &matches.groups {
-        plan.add_group(node, message, found);
-    }
+    let clients = matches.clients.iter().filter(|found| plan.add_client(node, message, found)).count();
+    let groups = matches.groups.iter().filter(|found| plan.add_group(node, message, found)).count();
     if topic_name::is_reserved(&message.topic) {
-        node.renderer.enqueued(message, matches.clients.len() + matches.groups.len());
+        node.renderer.enqueued(message, clients + groups);
     }
     let mut stored: Vec<Submitted> = Vec::new();
     match retained {
@@ -203,25 +199,27 @@ pub fn receive(
 }
 
 /// Hands a message that reached this node from elsewhere (a peer, an outbox) to the clients connected here that no replicated queue
-/// serves. Never forwarded again.
-pub fn deliver_local(node: &Node, message: &Arc<Message>) {
+/// serves, and tells how many those are. Never forwarded again.
+pub fn deliver_local(node: &Node, message: &Arc<Message>) -> usize {
     let matches = node.routing.matches(&message.topic, message.publisher());
     let mut plan = Plan::default();
     for found in &matches.clients {
         plan.add_client(node, message, found);
     }
+    let receivers = plan.local.iter().map(|(_, targets)| targets.len()).sum();
     hand_to_hubs(node, message, plan.local);
+    receivers
 }
 
-/// A QoS 0 message for one member of a shared subscription, chosen among the connected ones in turn.
-pub fn deliver_to_member(node: &Node, message: &Arc<Message>, found: &GroupMatch) {
+/// A QoS 0 message for one member of a shared subscription, chosen among the connected ones in turn; false where there is none.
+pub fn deliver_to_member(node: &Node, message: &Arc<Message>, found: &GroupMatch) -> bool {
     let members: Vec<Member> =
         node.routing.members(&found.group).into_iter().filter(|m| m.route.state().connection.is_some()).collect();
     if members.is_empty() {
-        return; // QoS 0 for offline members is not kept and not counted (spec/hivemq.md 2.2)
+        return false; // QoS 0 for offline members is not kept and not counted (spec/hivemq.md 2.2)
     }
-    let Some(member) = members.get(node.next_turn() % members.len()) else { return };
-    let Some(connection) = member.route.state().connection else { return };
+    let Some(member) = members.get(node.next_turn() % members.len()) else { return false };
+    let Some(connection) = member.route.state().connection else { return false };
     let retain = message.retain && member.options.retain_as_published;
     let subscription_ids: SubscriptionIds = member.identifier.into_iter().collect();
     if node.is_local(connection) {
@@ -242,6 +240,7 @@ pub fn deliver_to_member(node: &Node, message: &Arc<Message>, found: &GroupMatch
             node.signals.dropped(&lost, receiver, DropReason::InternalError, clock::wall_ms());
         }
     }
+    true
 }
 
 /// Puts a delivery into the in-memory queue of a connection of this node.
@@ -277,17 +276,18 @@ struct Plan {
 }
 
 impl Plan {
-    fn add_client(&mut self, node: &Node, message: &Message, found: &ClientMatch) {
+    /// False where the client gets nothing: QoS 0 is not kept for those who are away.
+    fn add_client(&mut self, node: &Node, message: &Message, found: &ClientMatch) -> bool {
         if let Some(target) = session_target(message, found) {
             self.add_target(ShardId(found.route.shard), target);
-            return;
+            return true;
         }
-        let Some(connection) = found.route.state().connection else { return };
+        let Some(connection) = found.route.state().connection else { return false };
         if !node.is_local(connection) {
             if !self.nodes.contains(&connection.0) {
                 self.nodes.push(connection.0);
             }
-            return;
+            return true;
         }
         let target = LocalTarget {
             connection: connection.2,
@@ -300,17 +300,18 @@ impl Plan {
             Some((_, targets)) => targets.push(target),
             None => self.local.push((arbiter, vec![target])),
         }
+        true
     }
 
-    fn add_group(&mut self, node: &Node, message: &Arc<Message>, found: &GroupMatch) {
+    fn add_group(&mut self, node: &Node, message: &Arc<Message>, found: &GroupMatch) -> bool {
         if message.qos.min(found.qos) == QoS::AtMostOnce {
-            deliver_to_member(node, message, found);
-            return;
+            return deliver_to_member(node, message, found);
         }
         let queue = &node.settings.queue;
         let target =
             Target::Group { group: found.group.clone(), queue_limit: queue.max_queue_size, discard_oldest: queue.discard_oldest };
         self.add_target(node.shard_of(&found.group.full()), target);
+        true
     }
 
     fn add_target(&mut self, shard: ShardId, target: Target) {

@@ -12,7 +12,9 @@ pub trait Renderer: Send + Sync + 'static {
     /// one that counts the signal (once cluster-wide).
     fn render(&self, signal: &Signal, now_ms: u64, count: bool) -> Option<Arc<Message>>;
     /// The same for an event of a shard's outbox that is not about one member; made once for all who ask on this node.
-    fn render_outbox(&self, event: &OutboxEvent, now_ms: u64, count: bool) -> Option<Arc<Message>>;
+    fn render_outbox(&self, event: &OutboxEvent, now_ms: u64) -> Option<Arc<Message>>;
+    /// Counts such an event; once cluster-wide.
+    fn count_outbox(&self, event: &OutboxEvent, now_ms: u64);
     /// Tells how many queues a message in an add-on namespace was put into.
     fn enqueued(&self, message: &Message, receivers: usize);
     /// Which lifecycle events are wanted at all.

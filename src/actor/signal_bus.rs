@@ -3,24 +3,27 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::mqtt::{Delivery, Message};
 use crate::replica::OutboxEvent;
 use crate::signal::{Dead, DropReason, Dropped, Expired, Receiver, Signal};
+use crate::telemetry::RateLimited;
 
-/// Signals waiting for the supervisor, at most.
+/// Signals waiting for the supervisor, and of messages it makes that are not stored yet, at most.
 const PENDING_MAX: usize = 100_000;
 /// Bytes of their messages, at most.
 const PENDING_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+static OVERFLOWED: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// What the supervisor is told.
 #[derive(Debug, Clone)]
 pub enum BusItem {
     /// Happened on this node alone: publish it to the cluster.
     Local(Signal),
-    /// Stands in a shard's outbox: hand it to this node's own clients that no replicated queue serves. `count` = this node leads the
-    /// shard and counts it.
-    Outbox { event: Arc<OutboxEvent>, count: bool },
+    /// Stands in a shard's outbox: hand it to this node's own clients that no replicated queue serves. (The shard's taker counts it.)
+    Outbox { event: Arc<OutboxEvent> },
 }
 
 /// Posts to whoever listens (the supervisor's inbox).
@@ -34,7 +37,8 @@ pub trait BusListener: Send + Sync + 'static {
 pub struct SignalBus {
     listener: OnceLock<Box<dyn BusListener>>,
     overflowed: AtomicU64,
-    /// Of the local signals that were posted and not handled.
+    /// Local signals that were posted and not handled, and their bytes.
+    pending: AtomicUsize,
     pending_bytes: AtomicUsize,
 }
 
@@ -46,6 +50,11 @@ impl SignalBus {
         }
     }
 
+    /// Whether so much waits for the supervisor that clients should not be read for a moment.
+    pub fn is_pressed(&self) -> bool {
+        self.listener.get().is_some_and(|listener| listener.pending() >= PENDING_MAX)
+    }
+
     /// Signals lost because too many were waiting.
     pub fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
@@ -55,18 +64,22 @@ impl SignalBus {
         let Some(listener) = self.listener.get() else { return };
         // Outbox items are bounded by the log's own pace and must reach local clients; local signals give way first.
         if let BusItem::Local(signal) = &item {
+            let waiting = self.pending.load(Ordering::Relaxed).max(listener.pending());
             let bytes = self.pending_bytes.load(Ordering::Relaxed);
-            if listener.pending() >= PENDING_MAX || bytes >= PENDING_BYTES_MAX {
+            if waiting >= PENDING_MAX || bytes >= PENDING_BYTES_MAX {
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
+                crate::warn_limited!(OVERFLOWED, waiting, bytes, "add-on topics miss events: too many at once");
                 return;
             }
+            self.pending.fetch_add(1, Ordering::Relaxed);
             self.pending_bytes.fetch_add(signal.size_bytes(), Ordering::Relaxed);
         }
         listener.post(item);
     }
 
-    /// The supervisor is done with a local signal.
+    /// The supervisor is done with a local signal, and what it made of it is stored.
     pub fn handled(&self, signal: &Signal) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
         self.pending_bytes.fetch_sub(signal.size_bytes(), Ordering::Relaxed);
     }
 
@@ -93,21 +106,21 @@ mod tests {
     use super::*;
     use crate::mqtt::{Origin, QoS};
 
-    struct Deaf;
+    /// Keeps nothing; says that so many wait.
+    struct Deaf(usize);
 
     impl BusListener for Deaf {
         fn post(&self, _: BusItem) {}
 
         fn pending(&self) -> usize {
-            0
+            self.0
         }
     }
 
-    #[test]
-    fn signals_keep_a_bounded_number_of_bytes() {
-        let message = Arc::new(Message {
+    fn message(bytes: usize) -> Arc<Message> {
+        Arc::new(Message {
             topic: "t".into(),
-            payload: vec![0; PENDING_BYTES_MAX / 4].into(),
+            payload: vec![0; bytes].into(),
             qos: QoS::AtMostOnce,
             retain: false,
             payload_format_indicator: None,
@@ -118,9 +131,19 @@ mod tests {
             message_expiry_interval: None,
             received_at_ms: 0,
             origin: Origin::Broker,
-        });
+        })
+    }
+
+    fn bus(waiting: usize) -> SignalBus {
         let bus = SignalBus::default();
-        bus.connect(Box::new(Deaf));
+        bus.connect(Box::new(Deaf(waiting)));
+        bus
+    }
+
+    #[test]
+    fn signals_keep_a_bounded_number_of_bytes() {
+        let message = message(PENDING_BYTES_MAX / 4);
+        let bus = bus(0);
         for _ in 0..6 {
             bus.dead(&message, 0);
         }
@@ -128,5 +151,29 @@ mod tests {
         bus.handled(&Signal::Dead(Dead { message: Arc::clone(&message), at_ms: 0 }));
         bus.dead(&message, 0);
         assert_eq!(bus.overflowed(), 2);
+    }
+
+    #[test]
+    fn signals_beyond_the_number_that_may_wait_are_counted_and_given_up() {
+        let message = message(0);
+        let bus = bus(0);
+        for _ in 0..PENDING_MAX + 7 {
+            bus.dead(&message, 0);
+        }
+        assert_eq!(bus.overflowed(), 7);
+        // Taken out of the inbox is not handled: what is made of it must be stored first.
+        bus.handled(&Signal::Dead(Dead { message: Arc::clone(&message), at_ms: 0 }));
+        bus.dead(&message, 0);
+        bus.dead(&message, 0);
+        assert_eq!(bus.overflowed(), 8);
+    }
+
+    #[test]
+    fn local_signals_give_way_to_those_that_stand_in_a_log() {
+        assert!(!bus(PENDING_MAX - 1).is_pressed());
+        let full = bus(PENDING_MAX);
+        assert!(full.is_pressed(), "clients wait");
+        full.dead(&message(0), 0);
+        assert_eq!(full.overflowed(), 1);
     }
 }

@@ -12,6 +12,7 @@ use super::settings::AddonSettings;
 use super::{on_enqueued, record, render};
 use crate::actor::essential::Essential;
 use crate::actor::inbox::{Inbox, Mail, Wake};
+use crate::actor::publish::Stored;
 use crate::actor::render::Renderer;
 use crate::actor::signal_bus::{BusItem, BusListener};
 use crate::internal_client::InternalClient;
@@ -54,20 +55,19 @@ impl Renderer for AddonRenderer {
         rendered.message.map(Arc::new)
     }
 
-    fn render_outbox(&self, event: &OutboxEvent, now_ms: u64, count: bool) -> Option<Arc<Message>> {
+    fn render_outbox(&self, event: &OutboxEvent, now_ms: u64) -> Option<Arc<Message>> {
         match event {
             OutboxEvent::Publish { message, .. } => Some(Arc::clone(message)),
-            OutboxEvent::Assigned { .. } | OutboxEvent::AssignedFrom { .. } | OutboxEvent::Returned { .. } => None, // stands in the member's replicated queue
-            OutboxEvent::Dropped(dropped) => self.render(&Signal::Dropped(dropped.clone()), now_ms, count),
-            OutboxEvent::Expired(expired) => self.render(&Signal::Expired(expired.clone()), now_ms, count),
             OutboxEvent::Lifecycle(lifecycle) => {
-                let make = || self.render(&Signal::Lifecycle(Box::new(lifecycle.clone())), now_ms, count);
-                if count {
-                    let message = make();
-                    return lifecycle.rendered.get_or_make(|| message);
-                }
-                lifecycle.rendered.get_or_make(make)
+                lifecycle.rendered.get_or_make(|| self.render(&signal_of(event)?, now_ms, false))
             }
+            _ => self.render(&signal_of(event)?, now_ms, false),
+        }
+    }
+
+    fn count_outbox(&self, event: &OutboxEvent, now_ms: u64) {
+        if let Some(signal) = signal_of(event) {
+            self.render(&signal, now_ms, true);
         }
     }
 
@@ -79,6 +79,20 @@ impl Renderer for AddonRenderer {
 
     fn lifecycle_wanted(&self) -> bool {
         self.settings.lifecycle.enabled
+    }
+}
+
+/// What an event tells the add-ons.
+fn signal_of(event: &OutboxEvent) -> Option<Signal> {
+    match event {
+        OutboxEvent::Dropped(dropped) => Some(Signal::Dropped(dropped.clone())),
+        OutboxEvent::Expired(expired) => Some(Signal::Expired(expired.clone())),
+        OutboxEvent::Lifecycle(lifecycle) => Some(Signal::Lifecycle(Box::new(lifecycle.clone()))),
+        // A message, or one that stands in a member's replicated queue.
+        OutboxEvent::Publish { .. }
+        | OutboxEvent::Assigned { .. }
+        | OutboxEvent::AssignedFrom { .. }
+        | OutboxEvent::Returned { .. } => None,
     }
 }
 
@@ -122,25 +136,29 @@ impl Supervisor {
         let now_ms = crate::actor::clock::wall_ms();
         match item {
             BusItem::Local(signal) => {
-                if let Some(message) = self.renderer.render(&signal, now_ms, true) {
-                    self.publish(&message);
+                let stored = self.renderer.render(&signal, now_ms, true).and_then(|message| self.client.publish(&message));
+                match stored {
+                    Some(stored) => self.wait(stored, signal),
+                    None => self.client.signal_handled(&signal),
                 }
-                self.client.signal_handled(&signal);
             }
-            BusItem::Outbox { event, count } => {
-                if let Some(message) = self.renderer.render_outbox(&event, now_ms, count) {
+            BusItem::Outbox { event } => {
+                if let Some(message) = self.renderer.render_outbox(&event, now_ms) {
                     self.client.deliver_local(&message);
                 }
             }
         }
     }
 
-    fn publish(&self, message: &Arc<Message>) {
-        let stored = self.client.publish(message);
+    /// The signal counts as waiting until its message is stored: a shard that is slow bounds what waits for it.
+    fn wait(&self, stored: Stored, signal: Signal) {
+        let client = self.client.clone();
         actix_rt::spawn(async move {
             if let Err(error) = stored.await {
+                client.not_stored();
                 tracing::debug!(%error, "an add-on message was not stored for its persistent receivers");
             }
+            client.signal_handled(&signal);
         });
     }
 }

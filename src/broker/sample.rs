@@ -103,6 +103,7 @@ impl Sampled for Sampler {
         metrics.hivemq.topic_alias_memory_bytes.set(gauge(aliases.used_bytes()));
         metrics.hivemq.overload_level.set(i64::from(self.node.is_pressed()));
         metrics.own.incomplete_packet_bytes.set(gauge(self.node.incomplete.used()));
+        metrics.own.set_addon_signals_lost(self.node.signals.overflowed());
         self.raft(metrics);
         let stats = self.storage.stats();
         metrics.own.set_flushes(stats.flushes, stats.flush_seconds_total);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actor::guard::{Guard, GuardSettings};
-use crate::actor::{NodeSettings, RetainedLimits, clock};
+use crate::actor::{NodeSettings, Prevented, RetainedLimits, clock, prevented};
 use crate::auth::unstable::Limits;
 use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
@@ -41,6 +41,7 @@ pub(crate) fn node(settings: &Settings) -> NodeSettings {
             messages_max: settings.mqtt.retained_messages_max,
             bytes_max: settings.mqtt.retained_bytes_max,
         },
+        prevented: prevented(&settings.restrictions.prevented),
         declared: settings.declared_shared_subscriptions.clone(),
     }
 }
@@ -68,6 +69,14 @@ pub(super) fn guard(security: &config::SecuritySettings) -> Guard {
         ban_ms: clients.ban.map(|ban| ban.duration_s.saturating_mul(1000)),
         ban_addresses: clients.ban.is_some_and(|ban| ban.addresses),
     })
+}
+
+fn prevented(settings: &config::PreventedSettings) -> Prevented {
+    let rule = |rule: &config::PreventedRule| prevented::Rule {
+        topic_filter: rule.topic_filter.as_str().into(),
+        client_id: rule.client_id.as_deref().map(Into::into),
+    };
+    Prevented { inbound: settings.inbound.iter().map(rule).collect(), outbound: settings.outbound.iter().map(rule).collect() }
 }
 
 /// Times of the end of a node.

@@ -29,3 +29,6 @@ pub(super) const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
 
 /// Bytes of a Server Reference, which must fit into the packets of small clients.
 pub(super) const REFERENCE_LEN_MAX: usize = 1024;
+
+/// Rules of messages that are kept back, of each way.
+pub(super) const PREVENTED_RULES_MAX: usize = 100;

@@ -331,6 +331,15 @@ fn restrictions(out: &mut Page, restrictions: &RestrictionSettings) {
             None => out.line(name, "a quarter of the memory"),
         }
     }
+    let prevented = &restrictions.prevented;
+    for (name, rules) in
+        [("prevented-messages/inbound", &prevented.inbound), ("prevented-messages/outbound", &prevented.outbound)]
+    {
+        for rule in rules {
+            let client = rule.client_id.as_deref().map_or("any client".to_owned(), |id| format!("client {id}"));
+            out.line(name, format_args!("{} of {client}", rule.topic_filter));
+        }
+    }
 }
 
 fn persistence(out: &mut Page, mode: PersistenceMode) {

@@ -295,6 +295,23 @@ pub struct RestrictionSettings {
     pub max_qos0_memory: Option<usize>,
     /// Own element: bytes of packets of which not all has come, in the node; `None` = a quarter of its memory.
     pub max_incomplete_packet_memory: Option<usize>,
+    /// Own element.
+    pub prevented: PreventedSettings,
+}
+
+/// Messages that are kept back, coming from clients and going to them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PreventedSettings {
+    pub inbound: Vec<PreventedRule>,
+    pub outbound: Vec<PreventedRule>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreventedRule {
+    /// A valid filter, without share.
+    pub topic_filter: String,
+    /// `None` = of any client.
+    pub client_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

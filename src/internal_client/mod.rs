@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use crate::actor::Node;
-use crate::actor::publish::{self, Published};
-use crate::cluster::SubmitError;
-use crate::mqtt::{Message, ReasonCode};
+use crate::actor::publish::{self, Published, Stored};
+use crate::mqtt::Message;
 use crate::signal::Signal;
 
 /// Publishes on behalf of the process.
@@ -20,24 +19,27 @@ impl InternalClient {
         Self { node }
     }
 
-    /// Publishes to the whole cluster. Resolves when the message is as safe as its QoS asks: `Success` or `NoMatchingSubscribers`.
-    pub fn publish(&self, message: &Arc<Message>) -> impl Future<Output = Result<ReasonCode, SubmitError>> + use<> {
-        let published = publish::publish(&self.node, message, false, None);
-        async move {
-            match published {
-                Published::Done(code) => Ok(code),
-                Published::Stored(stored) => stored.await,
-            }
+    /// Publishes to the whole cluster. The future, where there is something to wait for, resolves when the message is as safe as its QoS asks.
+    pub fn publish(&self, message: &Arc<Message>) -> Option<Stored> {
+        match publish::publish(&self.node, message, false, None) {
+            Published::Done(_) => None,
+            Published::Stored(stored) => Some(stored),
         }
     }
 
-    /// Says that a signal of this node is done with.
+    /// Says that a signal of this node is done with, and what was made of it stored.
     pub fn signal_handled(&self, signal: &Signal) {
         self.node.signals.handled(signal);
     }
 
+    /// Counts an add-on message that its persistent receivers do not get.
+    pub fn not_stored(&self) {
+        self.node.metrics.own.addon_messages_not_stored_total.inc();
+    }
+
     /// Hands a message that every node makes by itself (an outbox event) to this node's own clients only.
     pub fn deliver_local(&self, message: &Arc<Message>) {
-        publish::deliver_local(&self.node, message);
+        let receivers = publish::deliver_local(&self.node, message);
+        self.node.renderer.enqueued(message, receivers);
     }
 }

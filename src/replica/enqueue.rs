@@ -16,6 +16,7 @@ use super::slot::Slot;
 use super::state::State;
 use super::stored_queue::Pushed;
 use crate::mqtt::{Message, QoS};
+use crate::plant::{Plant, is_planted};
 use crate::signal::{DropReason, Dropped, Expired, Receiver};
 
 impl State {
@@ -137,6 +138,9 @@ impl State {
     }
 
     pub(super) fn report_expired(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, receiver: Receiver) {
+        if is_planted(Plant::ExpiryNotTold) {
+            return;
+        }
         let expired = Expired { message, qos, receiver, at_ms: scope.now_ms };
         self.append_outbox(scope, OutboxEvent::Expired(expired));
     }

@@ -28,9 +28,15 @@ fn nothing_acknowledged_is_lost_under_faults() {
         coverage.merge(&outcome.coverage);
         assert!(outcome.failure.is_none(), "{}", Report { outcome: &outcome, options: &options, lines: 60 });
     }
-    for what in
-        ["faults", "terms", "messages acknowledged", "messages delivered again", "takeovers", "retained messages looked at"]
-    {
+    for what in [
+        "faults",
+        "terms",
+        "messages acknowledged",
+        "messages delivered again",
+        "messages told as expired",
+        "takeovers",
+        "retained messages looked at",
+    ] {
         assert!(coverage.count(what) > 0, "no {what}\n{coverage}");
     }
 }
@@ -45,6 +51,7 @@ fn every_planted_fault_is_found() {
         (Plant::ResendAppliedAgain, 4..24),
         (Plant::WillStaysDue, 1..20),
         (Plant::PubackBeforeStored, 1..20),
+        (Plant::ExpiryNotTold, 1..20),
     ];
     let mut missed = Vec::new();
     for (plant, seeds) in planted {

@@ -388,7 +388,7 @@ fn profiles(rng: &mut StdRng) -> Vec<Profile> {
         ack_delay_ms: 60,
     };
     let mut all = vec![
-        base("events", true, &[("$client-events/#", AtLeastOnce)]),
+        base("events", true, &[("$client-events/#", AtLeastOnce), ("$expired/#", AtLeastOnce)]),
         base("wills", true, &[("w/#", AtLeastOnce)]),
         base("all-2", true, &[("t/#", ExactlyOnce)]),
         base("all-1", true, &[("t/+/0", AtLeastOnce), ("t/#", AtLeastOnce)]),

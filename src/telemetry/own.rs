@@ -115,6 +115,9 @@ pub struct OwnMetrics {
     pub peer_messages_lost_total: IntCounter,
     /// Re-published messages given up because their topic would exceed 65,535 bytes.
     pub addon_topics_too_long_total: IntCounter,
+    /// Re-published messages that no shard stored in time: their persistent receivers miss them.
+    pub addon_messages_not_stored_total: IntCounter,
+    addon_signals_lost_total: IntCounter,
     peers_left_out_total: IntCounter,
     /// Connections that waited unread for their turn, since their listener let in its rate.
     pub connects_held_total: IntCounter,
@@ -188,6 +191,16 @@ impl OwnMetrics {
                 registry,
                 "addon_topics_too_long_total",
                 "Messages not re-published because the topic would be too long.",
+            )?,
+            addon_messages_not_stored_total: counter(
+                registry,
+                "addon_messages_not_stored_total",
+                "Messages of add-on topics that were not stored for their persistent receivers.",
+            )?,
+            addon_signals_lost_total: counter(
+                registry,
+                "addon_signals_lost_total",
+                "Dropped, expired and dead messages that add-on topics miss because too many waited.",
             )?,
             peers_left_out_total: counter(
                 registry,
@@ -264,6 +277,10 @@ impl OwnMetrics {
     /// Brings the counter of nodes left out up to what the cluster counted.
     pub fn set_peers_left_out(&self, total: u64) {
         self.peers_left_out_total.inc_by(total.saturating_sub(self.peers_left_out_total.get()));
+    }
+
+    pub fn set_addon_signals_lost(&self, total: u64) {
+        self.addon_signals_lost_total.inc_by(total.saturating_sub(self.addon_signals_lost_total.get()));
     }
 
     /// Counts a command that had no outcome.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use actix::Context;
 
 use crate::cluster::SubmitError;
-use crate::mqtt::{Delivery, QoS, ReasonCode, Source};
+use crate::mqtt::{Delivery, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecord};
 use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectCommand, ConnectionRef};
@@ -274,6 +274,16 @@ impl Client {
         }
         let node = self.local.node();
         let message = Arc::new(message);
+        if let Some(identity) = &self.identity
+            && node.settings.prevented.is_inbound(&message.topic, &identity.client)
+        {
+            // As if it were taken (spec/hivemq.md 2.7); the publisher stands for the receivers that there are none of (4.3).
+            let kept_back = publish::delivery(&message, message.qos, message.retain, SubscriptionIds::new());
+            let (receiver, reason) = (Receiver::Client(identity.client.clone()), DropReason::ExtensionPreventedInbound);
+            node.signals.dropped(&kept_back, receiver, reason, clock::wall_ms());
+            self.machine.handle_published(ticket, ReasonCode::Success, self.now, &mut self.effects);
+            return;
+        }
         let bytes = message.payload.len();
         let told = self.identity.as_ref().is_some_and(|identity| retaining::can_be_told(identity.facts.protocol, message.qos));
         let published = match (receive, &self.identity) {

@@ -9,8 +9,8 @@ use crate::config::jwt::{Algorithm, TokenFrom, WithoutPermissions};
 use crate::config::placeholder::expand;
 use crate::config::render;
 use crate::config::settings::{
-    CertificateName, ClientAuthentication, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, RefuseConnections,
-    ShutdownSettings,
+    CertificateName, ClientAuthentication, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, PreventedRule,
+    PreventedSettings, RefuseConnections, ShutdownSettings,
 };
 use crate::config::tls::fixture::{Ca, put};
 use crate::config::{entity, from_bytes};
@@ -718,6 +718,35 @@ fn lifecycle_mistakes_count_even_when_disabled() {
             let errors = check_text(&text).errors;
             assert!(errors.iter().any(|e| e.to_string().contains(message)), "{inside}: {errors:?}");
         }
+    }
+}
+
+#[test]
+fn messages_are_prevented_by_rules_of_each_way() {
+    let rule = |topic_filter: &str, client_id: Option<&str>| PreventedRule {
+        topic_filter: topic_filter.to_owned(),
+        client_id: client_id.map(str::to_owned),
+    };
+    let prevented = |inside: &str| settings(&nest("restrictions/prevented-messages", inside)).restrictions.prevented;
+    let found = prevented(
+        "<inbound><topic-filter>debug/#</topic-filter></inbound>\
+         <outbound><topic-filter>a b/+</topic-filter><client-id>c 1</client-id></outbound>\
+         <inbound><topic-filter>#</topic-filter><client-id>mute</client-id></inbound>",
+    );
+    assert_eq!(found.inbound, [rule("debug/#", None), rule("#", Some("mute"))]);
+    assert_eq!(found.outbound, [rule("a b/+", Some("c 1"))]);
+    assert_eq!(prevented(""), PreventedSettings::default());
+    let many = "<outbound><topic-filter>a</topic-filter></outbound>".repeat(101);
+    let cases = [
+        ("<inbound/>", "inbound>: found no <topic-filter>; allowed: one"),
+        ("<inbound><client-id>c</client-id></inbound>", "inbound>: found no <topic-filter>"),
+        ("<outbound><topic-filter>a/#/b</topic-filter></outbound>", "topic-filter>: found \"a/#/b\"; allowed: a topic filter"),
+        ("<inbound><topic-filter>$share/g/a</topic-filter></inbound>", "topic-filter>: found \"$share/g/a\""),
+        (many.as_str(), "prevented-messages>: found 101 times <outbound>; allowed: 100"),
+    ];
+    for (inside, message) in cases {
+        let errors = check_text(&file(&nest("restrictions/prevented-messages", inside))).errors;
+        assert!(errors.iter().any(|e| e.to_string().contains(message)), "{inside}: {errors:?}");
     }
 }
 

@@ -10,6 +10,7 @@ mod jwt;
 mod keep_alive;
 mod listeners;
 mod notices;
+mod prevented;
 mod protocol;
 mod response;
 mod rules;

@@ -2,7 +2,7 @@
 
 use super::rules::MESSAGE_EXPIRY_UNLIMITED;
 use super::view::View;
-use super::{keep_alive, response, unstable};
+use super::{keep_alive, prevented, response, unstable};
 use crate::config::settings::{AuthenticationSettings, MqttSettings, RestrictionSettings, SecuritySettings};
 
 pub(super) fn mqtt(root: &View<'_>) -> MqttSettings {
@@ -58,5 +58,6 @@ pub(super) fn restrictions(root: &View<'_>) -> RestrictionSettings {
         incoming_bandwidth_throttling: restrictions.u64_or_max("incoming-bandwidth-throttling"),
         max_qos0_memory: restrictions.bytes("max-qos-0-memory"),
         max_incomplete_packet_memory: restrictions.bytes("max-incomplete-packet-memory"),
+        prevented: prevented::read(&restrictions),
     }
 }

@@ -383,6 +383,13 @@ const RESTRICTIONS: &[Rule] = &[
     // Own elements, bytes; HiveMQ has the first as an internal option, and a quarter of the memory for its default, too.
     strict("restrictions/max-qos-0-memory", 1, i64::MAX, None),
     strict("restrictions/max-incomplete-packet-memory", 1, i64::MAX, None),
+    section("restrictions/prevented-messages"),
+    sections("restrictions/prevented-messages/inbound"),
+    text("restrictions/prevented-messages/inbound/topic-filter"),
+    text("restrictions/prevented-messages/inbound/client-id"),
+    sections("restrictions/prevented-messages/outbound"),
+    text("restrictions/prevented-messages/outbound/topic-filter"),
+    text("restrictions/prevented-messages/outbound/client-id"),
 ];
 
 const CLUSTER: &[Rule] = &[

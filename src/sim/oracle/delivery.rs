@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::mqtt::QoS;
 
 use super::super::client::Profile;
+use super::expired::Expiries;
 use super::{Made, matches};
 
 /// What a session was given.
@@ -100,8 +101,8 @@ impl Deliveries {
         Ok(false)
     }
 
-    pub(super) fn at_rest(&self, messages: &[Made], profiles: &[Profile]) -> Result<(), String> {
-        let kept = |made: &Made| made.qos != QoS::AtMostOnce && !made.retain && made.expiry_s.is_none();
+    pub(super) fn at_rest(&self, messages: &[Made], profiles: &[Profile], expiries: &Expiries) -> Result<(), String> {
+        let kept = |made: &Made| made.qos != QoS::AtMostOnce && !made.retain && (made.expiry_s.is_none() || made.sends == 1);
         for (message, made) in messages.iter().enumerate().filter(|(_, made)| kept(made) && made.acked_ms.is_some()) {
             for (client, profile) in profiles.iter().enumerate().filter(|(_, profile)| profile.persistent) {
                 let session = &self.sessions[client];
@@ -118,7 +119,16 @@ impl Deliveries {
                     Some(share) => self.shared_seen.get(share).is_some_and(|seen| seen.contains_key(&message)),
                     None => session.seen.contains_key(&message),
                 };
-                if !had {
+                // A message of a shared subscription that moved to a member expires for the member.
+                let is_receiver = |other: usize| {
+                    other == client || (self.shares[client].is_some() && self.shares[other] == self.shares[client])
+                };
+                let told = || {
+                    let mut receivers = profiles.iter().enumerate().filter(|(other, _)| is_receiver(*other)).map(|(_, p)| p);
+                    profile.filters.iter().any(|(filter, _)| expiries.is_told(message, filter))
+                        || receivers.any(|receiver| expiries.is_told(message, &receiver.id))
+                };
+                if !had && (made.expiry_s.is_none() || !told()) {
                     return Err(format!(
                         "m{message} ({:?} by {} on {}) was acknowledged and never came to {}",
                         made.qos, profiles[made.publisher].id, made.topic, profile.id

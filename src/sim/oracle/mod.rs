@@ -1,9 +1,10 @@
 //! Knows what clients were told, and says at once when what they are told next does not fit.
 //!
-//! One file an invariant: `delivery` (at least once, exactly once, order), `retained`, `will`, `lifecycle`. What can only be judged when
+//! One file an invariant: `delivery` (at least once, exactly once, order), `expired`, `retained`, `will`, `lifecycle`. What can only be judged when
 //! everything has come to rest (nothing acknowledged is missing) is in each file's `at_rest`.
 
 mod delivery;
+mod expired;
 mod lifecycle;
 mod retained;
 mod will;
@@ -16,6 +17,7 @@ use super::coverage::Coverage;
 use super::trace::Trace;
 
 use delivery::Deliveries;
+use expired::Expiries;
 use lifecycle::Lifecycles;
 use retained::Retained;
 use will::Wills;
@@ -54,6 +56,7 @@ pub struct Oracle {
     pub profiles: Vec<Profile>,
     pub messages: Vec<Made>,
     deliveries: Deliveries,
+    expiries: Expiries,
     retained: Retained,
     wills: Wills,
     lifecycles: Lifecycles,
@@ -67,6 +70,7 @@ impl Oracle {
             failure: None,
             messages: Vec::new(),
             deliveries: Deliveries::new(&profiles),
+            expiries: Expiries::default(),
             retained: Retained::new(profiles.len(), nodes),
             wills: Wills::default(),
             lifecycles: Lifecycles::new(&profiles),
@@ -180,6 +184,9 @@ impl Oracle {
                 let Some(message) = number.parse().ok().filter(|number| *number < self.messages.len()) else {
                     return self.fail(format!("{} was given {text}, which nobody published", self.name(client)));
                 };
+                if publish.topic.starts_with("$expired/") {
+                    return self.expired(publish, message, packet_id);
+                }
                 self.message_delivered(client, node, publish, message, packet_id, now_ms)
             }
             Some(("w", number)) => self.wills.delivered(number, packet_id),
@@ -188,6 +195,18 @@ impl Oracle {
         };
         if let Err(what) = checked {
             self.fail(format!("{}: {what}", self.name(client)));
+        }
+    }
+
+    fn expired(&mut self, publish: &Publish, message: usize, packet_id: u16) {
+        let receiver = ["hmq-exp-client", "hmq-exp-shared-subscription"]
+            .iter()
+            .find_map(|wanted| publish.properties.user_properties.iter().find(|(name, _)| name == wanted))
+            .map_or("", |(_, value)| value.as_ref());
+        match self.expiries.told(&self.messages, (message, receiver), &publish.topic, packet_id) {
+            Ok(true) => self.coverage.hit("messages told as expired"),
+            Ok(false) => {}
+            Err(what) => self.fail(what),
         }
     }
 
@@ -221,7 +240,7 @@ impl Oracle {
     pub fn at_rest(&mut self, online: &[usize]) {
         let missing = self
             .deliveries
-            .at_rest(&self.messages, &self.profiles)
+            .at_rest(&self.messages, &self.profiles, &self.expiries)
             .and_then(|()| self.wills.at_rest(&self.profiles))
             .and_then(|()| self.lifecycles.at_rest(&self.profiles, online));
         if let Err(what) = missing {

@@ -1,0 +1,54 @@
+//! Messages that were sent and are not acknowledged when they expire.
+
+use std::time::Duration;
+
+use troupemq::mqtt::QoS;
+
+use super::ear;
+use crate::harness::client::{Client, Options, Session, publish, user_property};
+use crate::harness::config::Config;
+use crate::harness::node::Node;
+use crate::harness::permit::{Weight, acquire};
+
+const EXPIRY_S: u32 = 2;
+
+/// QoS 1 is told once its client is away; a QoS 2 message once sent goes to its end [MQTT-4.3.3-7].
+#[tokio::test]
+async fn a_message_in_flight_expires_where_it_is_not_acknowledged_before_its_client_goes() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut told = ear(&node, "told", &["$expired/t"]).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    let kept = |id: &str| Options::v5(id).persistent();
+    let mut clients = Vec::new();
+    for id in ["goes", "stays"] {
+        let mut client = Client::connect(node.mqtt(), &kept(id).manual_ack()).await;
+        client.subscribe("t", QoS::ExactlyOnce).await;
+        clients.push(client);
+    }
+    for (payload, qos) in [("one", QoS::AtLeastOnce), ("two", QoS::ExactlyOnce)] {
+        let mut packet = publish("t", payload.as_bytes(), qos);
+        packet.properties.message_expiry_interval = Some(EXPIRY_S);
+        publisher.try_publish(packet).await.expect("acknowledged");
+        for client in &mut clients {
+            assert_eq!(client.text().await, payload);
+        }
+    }
+    let stays = clients.pop().expect("two of them");
+    clients.pop().expect("two of them").reset();
+    let message = told.message().await;
+    assert_eq!((&*message.payload, user_property(&message, "hmq-exp-client")), (&b"one"[..], Some("goes")));
+    // The other one may still acknowledge it.
+    assert!(told.try_message(Duration::from_millis(1_500)).await.is_err());
+    stays.reset();
+    let message = told.message().await;
+    assert_eq!((&*message.payload, user_property(&message, "hmq-exp-client")), (&b"one"[..], Some("stays")));
+    told.nothing().await;
+    for id in ["goes", "stays"] {
+        let mut client =
+            Client::try_resume(node.mqtt(), &kept(id), Session::default()).await.map_err(|(error, _)| error).expect("connected");
+        let message = client.message().await;
+        assert_eq!((&*message.payload, message.dup, message.qos), (&b"two"[..], true, QoS::ExactlyOnce), "{id}");
+        client.nothing().await;
+    }
+}
