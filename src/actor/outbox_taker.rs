@@ -28,7 +28,7 @@ use super::{clock, publish};
 pub type TakerMail = Mail<TakerItem, OutboxTaker>;
 
 /// Events taken in one command.
-const TAKE_MAX: usize = 256;
+const TAKE_MAX: usize = 1024;
 /// Bytes of messages in one command, about; a larger one goes alone.
 const TAKE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the names of one message's receivers in one command: far more than there are sessions in a shard, unless their names are

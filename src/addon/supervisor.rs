@@ -17,7 +17,7 @@ use crate::actor::signal_bus::{BusItem, BusListener};
 use crate::internal_client::InternalClient;
 use crate::mqtt::Message;
 use crate::replica::OutboxEvent;
-use crate::signal::Signal;
+use crate::signal::{RenderedOnce, Signal};
 use crate::telemetry::Metrics;
 
 /// The add-ons as the actors see them.
@@ -45,15 +45,10 @@ impl Renderer for AddonRenderer {
         match event {
             OutboxEvent::Publish { message, .. } => Some(Arc::clone(message)),
             OutboxEvent::Assigned { .. } | OutboxEvent::AssignedFrom { .. } | OutboxEvent::Returned { .. } => None, // stands in the member's replicated queue
-            OutboxEvent::Dropped(dropped) => self.render(&Signal::Dropped(dropped.clone()), now_ms, count),
-            OutboxEvent::Expired(expired) => self.render(&Signal::Expired(expired.clone()), now_ms, count),
+            OutboxEvent::Dropped(dropped) => self.once(&dropped.rendered, || Signal::Dropped(dropped.clone()), now_ms, count),
+            OutboxEvent::Expired(expired) => self.once(&expired.rendered, || Signal::Expired(expired.clone()), now_ms, count),
             OutboxEvent::Lifecycle(lifecycle) => {
-                let make = || self.render(&Signal::Lifecycle(Box::new(lifecycle.clone())), now_ms, count);
-                if count {
-                    let message = make();
-                    return lifecycle.rendered.get_or_make(|| message);
-                }
-                lifecycle.rendered.get_or_make(make)
+                self.once(&lifecycle.rendered, || Signal::Lifecycle(Box::new(lifecycle.clone())), now_ms, count)
             }
         }
     }
@@ -66,6 +61,18 @@ impl Renderer for AddonRenderer {
 
     fn lifecycle_wanted(&self) -> bool {
         self.settings.lifecycle.enabled
+    }
+}
+
+impl AddonRenderer {
+    /// The takers of all shards and the supervisor ask: rendered for the first of them, and for who counts.
+    fn once(&self, rendered: &RenderedOnce, signal: impl Fn() -> Signal, now_ms: u64, count: bool) -> Option<Arc<Message>> {
+        let make = || self.render(&signal(), now_ms, count);
+        if count {
+            let message = make();
+            return rendered.get_or_make(|| message);
+        }
+        rendered.get_or_make(make)
     }
 }
 

@@ -16,7 +16,7 @@ use super::slot::Slot;
 use super::state::State;
 use super::stored_queue::Pushed;
 use crate::mqtt::{Message, QoS};
-use crate::signal::{DropReason, Dropped, Expired, Receiver};
+use crate::signal::{DropReason, Dropped, Expired, Receiver, RenderedOnce};
 
 impl State {
     /// Queues one message for each target.
@@ -132,12 +132,13 @@ impl State {
     }
 
     fn report_dropped(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, owner: &QueueOwner, reason: DropReason) {
-        let dropped = Dropped { message, qos, receiver: owner.receiver(), reason, at_ms: scope.now_ms };
+        let dropped =
+            Dropped { message, qos, receiver: owner.receiver(), reason, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Dropped(dropped));
     }
 
     pub(super) fn report_expired(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, receiver: Receiver) {
-        let expired = Expired { message, qos, receiver, at_ms: scope.now_ms };
+        let expired = Expired { message, qos, receiver, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Expired(expired));
     }
 }
