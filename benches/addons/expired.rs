@@ -29,6 +29,8 @@ const ALL_WITHIN: Duration = Duration::from_secs(60);
 struct Seen {
     times: Vec<u32>,
     delays: Times,
+    /// From expiry to `hmq-exp-timestamp`.
+    noticed: Times,
 }
 
 pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(), Failure> {
@@ -37,7 +39,7 @@ pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(),
     let trio = Trio::start_as(&settings.program, &shape)?;
     trio.wait_spread()?;
     let addresses = trio.mqtt();
-    let seen = Arc::new(Mutex::new(Seen { times: vec![0; settings.messages], delays: Times::default() }));
+    let seen = Arc::new(Mutex::new(Seen { times: vec![0; settings.messages], ..Seen::default() }));
     let sees = Arc::clone(&seen);
     let analyst = Analyst::start(addresses[nodes - 1], Some("$expired/#"), move |message| sees.lock().unwrap().take(message))?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -67,6 +69,7 @@ pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(),
     let what =
         format!("`$expired`, {} messages queued, {from} to {to} s each: expiry to arrival, {nodes} node(s)", settings.messages);
     report.times(&what, "TroupeMQ", &seen.delays, Some(P99_GOAL_MS));
+    report.times("of that, until the broker took it out of its queue", "TroupeMQ", &seen.noticed, None);
     Ok(())
 }
 
@@ -100,6 +103,10 @@ impl Seen {
         let Some(times) = usize::try_from(this).ok().and_then(|this| self.times.get_mut(this)) else { return false };
         *times += 1;
         self.delays.push(Duration::from_millis(wall_ms().saturating_sub(expires_ms)));
+        let told = message.properties.user_properties.iter().find(|(name, _)| name == "hmq-exp-timestamp");
+        if let Some(at_ms) = told.and_then(|(_, value)| value.parse::<u64>().ok()) {
+            self.noticed.push(Duration::from_millis(at_ms.saturating_sub(expires_ms)));
+        }
         true
     }
 }
