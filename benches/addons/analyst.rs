@@ -18,8 +18,11 @@ use crate::Failure;
 use crate::client::{Client, VERSION};
 
 const INBOX_BYTES: usize = 64 * 1024;
-/// The session of the analyst outlives all scenes.
+/// A session that outlives all scenes.
 pub const SESSION_S: u32 = 3600;
+/// A session that ends with its connection: what it is sent is not stored for it.
+pub const LIVE_S: u32 = 0;
+const ANALYST: &str = "analyst";
 const POLL: Duration = Duration::from_millis(5);
 
 pub struct Analyst {
@@ -30,10 +33,11 @@ pub struct Analyst {
 }
 
 impl Analyst {
-    /// Connects with a session that persists, subscribes (QoS 1) where a filter is given, and reads until it is stopped. `counts` sees every
+    /// Connects with a session of that length, subscribes (QoS 1) where a filter is given, and reads until it is stopped. `counts` sees every
     /// message and says whether it is one of those to be counted.
     pub fn start(
         server: SocketAddr,
+        session_s: u32,
         filter: Option<&'static str>,
         counts: impl FnMut(&Publish) -> bool + Send + 'static,
     ) -> Result<Self, Failure> {
@@ -44,7 +48,7 @@ impl Analyst {
         let thread = thread::spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
-                let client = match connected(server, filter).await {
+                let client = match connected(server, session_s, filter).await {
                     Ok(client) => client,
                     Err(error) => {
                         let _ = ready.send(Err(error));
@@ -87,13 +91,14 @@ impl Analyst {
 
 /// Subscribes and goes away: a session that only queues.
 pub async fn away(server: SocketAddr, filter: &str) -> Result<(), Failure> {
-    let mut client = Client::connect(server, "analyst", false, SESSION_S).await?;
+    let mut client = Client::connect(server, ANALYST, false, SESSION_S).await?;
     client.subscribe(filter, QoS::AtLeastOnce).await?;
     client.disconnect().await
 }
 
-async fn connected(server: SocketAddr, filter: Option<&str>) -> Result<Client, Failure> {
-    let mut client = Client::connect(server, "analyst", false, SESSION_S).await?;
+async fn connected(server: SocketAddr, session_s: u32, filter: Option<&str>) -> Result<Client, Failure> {
+    let id = if session_s == LIVE_S { "live-analyst" } else { ANALYST };
+    let mut client = Client::connect(server, id, false, session_s).await?;
     if let Some(filter) = filter {
         client.subscribe(filter, QoS::AtLeastOnce).await?;
     }

@@ -107,7 +107,7 @@ fn measure(settings: &Settings, nodes: usize, variant: Variant) -> Result<Readin
         block_on(&runtime, analyst::away(server, FILTER))?;
         None
     } else {
-        Some(Analyst::start(server, Some(FILTER), count.clone())?)
+        Some(Analyst::start(server, analyst::SESSION_S, Some(FILTER), count.clone())?)
     };
     let mut reading = block_on(&runtime, load(settings, &trio))?;
     let last_acknowledged = Instant::now();
@@ -130,7 +130,7 @@ fn measure(settings: &Settings, nodes: usize, variant: Variant) -> Result<Readin
         let refused = (published - queue).max(0.0);
         settled("the analyst's queue refuses what it has no room for", refused, || trio.sum(TOPIC_DROPPED))?;
         reading.catch_up = last_acknowledged.elapsed();
-        let reader = Analyst::start(server, None, count)?;
+        let reader = Analyst::start(server, analyst::SESSION_S, None, count)?;
         settled("the analyst finds its queue", queue.min(published), || reader.counted() as f64)?;
         reader.finish()?;
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use troupemq::mqtt::ProtocolVersion;
 
 use crate::Failure;
-use crate::analyst::Analyst;
+use crate::analyst::{Analyst, SESSION_S};
 use crate::load::storm::{self, StormPlan};
 use crate::nodes::{Shape, Trio};
 use crate::report::Report;
@@ -63,7 +63,7 @@ fn measure(settings: &Settings, nodes: usize, on: bool) -> Result<Reading, Failu
     // Events of a client by their type.
     let seen: Arc<Mutex<HashMap<(String, bool), usize>>> = Arc::default();
     let sees = Arc::clone(&seen);
-    let analyst = Analyst::start(trio.nodes[nodes - 1].mqtt, Some("$client-events/#"), move |message| {
+    let analyst = Analyst::start(trio.nodes[nodes - 1].mqtt, SESSION_S, Some("$client-events/#"), move |message| {
         let Some(number) = message.topic.strip_prefix(TOPIC) else { return false };
         let connected = message.payload.starts_with(b"{\"Event type\":\"CONNECTED\"");
         *sees.lock().unwrap().entry((number.to_owned(), connected)).or_default() += 1;
