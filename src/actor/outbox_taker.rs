@@ -58,6 +58,8 @@ pub struct OutboxTaker {
     /// For each source how far this leader has looked; the stored position may be behind where nothing matched.
     seen: Vec<Position>,
     stored_at: Instant,
+    /// The source whose turn is next.
+    next: usize,
 }
 
 /// What one look at an outbox found.
@@ -87,6 +89,7 @@ impl OutboxTaker {
             busy: false,
             seen: vec![Position::default(); usize::from(shards)],
             stored_at: Instant::now(),
+            next: 0,
         };
         Mail::new(inbox, taker.start())
     }
@@ -97,7 +100,10 @@ impl OutboxTaker {
             return;
         }
         let store_positions = self.stored_at.elapsed() >= POSITION_INTERVAL;
-        for source in 0..self.seen.len() {
+        let first = self.next;
+        for source in (first..self.seen.len()).chain(0..first) {
+            // One that always has something must not keep the others waiting.
+            self.next = (source + 1) % self.seen.len();
             let Ok(number) = u16::try_from(source) else { break };
             while let Some(taken) = self.take(ShardId(number)) {
                 let moved = taken.command.to;
