@@ -1,4 +1,4 @@
-//! Three nodes of one cluster as processes of their own, on free ports of this machine.
+//! The nodes of a cluster, or one that is none, as processes of their own, on free ports of this machine.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -26,9 +26,21 @@ const POLL: Duration = Duration::from_millis(20);
 /// All processes that run, for the way out that no destructor sees.
 static RUNNING: Mutex<Vec<Arc<Mutex<Child>>>> = Mutex::new(Vec::new());
 
+/// Three nodes, unless its shape says one.
 pub struct Trio {
     pub nodes: Vec<Node>,
     _directory: TempDir,
+}
+
+/// What differs between benches.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape<'a> {
+    /// 1: a node that is no cluster.
+    pub nodes: usize,
+    /// Messages an offline session may have queued.
+    pub queue_max: usize,
+    /// More sections of the configuration.
+    pub more: &'a str,
 }
 
 pub struct Node {
@@ -42,22 +54,27 @@ pub struct Node {
 impl Trio {
     /// Starts three nodes and waits until all serve. `queue_max`: messages an offline session may have queued.
     pub fn start(program: &Program, queue_max: usize) -> Result<Self, Failure> {
+        Self::start_as(program, &Shape { nodes: 3, queue_max, more: "" })
+    }
+
+    /// Starts the nodes and waits until all serve.
+    pub fn start_as(program: &Program, shape: &Shape<'_>) -> Result<Self, Failure> {
         let directory =
             tempfile::Builder::new().prefix("cluster-").disable_cleanup(keeps_directories()).tempdir_in(bench_directory()?)?;
         // Held until all are drawn, so that no port is drawn twice.
         let listeners: Vec<TcpListener> =
-            (0..9).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
+            (0..3 * shape.nodes).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
         let ports: Vec<u16> =
             listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<Result<_, Failure>>()?;
         drop(listeners);
         let mut nodes = Vec::new();
-        for index in 0..3 {
+        for index in 0..shape.nodes {
             let home = directory.path().join(format!("node{}", index + 1));
             fs::create_dir_all(&home)?;
-            fs::write(home.join("config.xml"), config(index, &ports, queue_max))?;
+            fs::write(home.join("config.xml"), config(index, &ports, shape))?;
             nodes.push(Node {
                 mqtt: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[index])),
-                http: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[3 + index])),
+                http: SocketAddr::from((Ipv4Addr::LOCALHOST, ports[shape.nodes + index])),
                 program: program.path.clone(),
                 home,
                 child: None,
@@ -73,13 +90,15 @@ impl Trio {
         self.nodes.iter_mut().try_for_each(Node::launch)
     }
 
-    /// Waits until all nodes are ready and see three alive, and all groups have leaders.
+    /// Waits until all nodes are ready and see all alive.
     pub fn wait_ready(&self) -> Result<(), Failure> {
         let began = Instant::now();
         for node in &self.nodes {
             loop {
                 let samples = node.samples();
-                if samples.get("troupemq_ready") == Some(&1.0) && samples.get("com_hivemq_cluster_nodes_count") == Some(&3.0) {
+                if samples.get("troupemq_ready") == Some(&1.0)
+                    && samples.get("com_hivemq_cluster_nodes_count") == Some(&(self.nodes.len() as f64))
+                {
                     break;
                 }
                 if began.elapsed() > READY_WITHIN {
@@ -93,6 +112,9 @@ impl Trio {
 
     /// Waits until leadership is spread evenly, as it is some time after a start.
     pub fn wait_spread(&self) -> Result<(), Failure> {
+        if self.nodes.len() != 3 {
+            return Ok(());
+        }
         let began = Instant::now();
         loop {
             let mut led = [0; 3];
@@ -270,11 +292,22 @@ fn get(address: SocketAddr, path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Ports: MQTT of the three, then HTTP, then peers.
-fn config(index: usize, ports: &[u16], queue_max: usize) -> String {
-    let mut peers = String::new();
-    for port in &ports[6..9] {
-        _ = write!(peers, "<node><host>127.0.0.1</host><port>{port}</port></node>");
+/// Ports: MQTT of all nodes, then HTTP, then peers.
+fn config(index: usize, ports: &[u16], shape: &Shape<'_>) -> String {
+    let Shape { nodes, queue_max, more } = *shape;
+    let mut cluster = String::new();
+    if nodes > 1 {
+        let mut peers = String::new();
+        for port in &ports[2 * nodes..] {
+            _ = write!(peers, "<node><host>127.0.0.1</host><port>{port}</port></node>");
+        }
+        cluster = format!(
+            "    <cluster><enabled>true</enabled><node-name>node{}</node-name><secret>only-for-the-bench-on-loopback</secret>
+        <transport><tcp><bind-address>127.0.0.1</bind-address><bind-port>{}</bind-port></tcp></transport>
+        <discovery><static>{peers}</static></discovery><shards>{SHARDS}</shards></cluster>\n",
+            index + 1,
+            ports[2 * nodes + index],
+        );
     }
     format!(
         "<hivemq>
@@ -285,15 +318,10 @@ fn config(index: usize, ports: &[u16], queue_max: usize) -> String {
         <receive-maximum><server-receive-maximum>1000</server-receive-maximum></receive-maximum>
         <queued-messages><max-queue-size>{queue_max}</max-queue-size></queued-messages>
     </mqtt>
-    <cluster><enabled>true</enabled><node-name>node{}</node-name><secret>only-for-the-bench-on-loopback</secret>
-        <transport><tcp><bind-address>127.0.0.1</bind-address><bind-port>{}</bind-port></tcp></transport>
-        <discovery><static>{peers}</static></discovery><shards>{SHARDS}</shards></cluster>
-    <persistence><mode>file</mode></persistence>
-</hivemq>
+{cluster}    <persistence><mode>file</mode></persistence>
+{more}</hivemq>
 ",
         ports[index],
-        ports[3 + index],
-        index + 1,
-        ports[6 + index],
+        ports[nodes + index],
     )
 }

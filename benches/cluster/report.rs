@@ -50,7 +50,7 @@ impl Report {
     pub fn new(settings: &Settings) -> Self {
         let machine = Machine::read();
         let head = format!(
-            "Three nodes and the load on one machine: {}, {} cores, Linux {}, load average {} at the start. `{}`",
+            "Nodes and load on one machine: {}, {} cores, Linux {}, load average {} at the start. `{}`",
             machine.processor,
             machine.cores,
             machine.kernel,

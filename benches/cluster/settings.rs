@@ -100,17 +100,17 @@ pub fn keeps_directories() -> bool {
 }
 
 /// `target/release`, found from `target/release/deps/cluster-…`.
-fn profile_directory() -> Result<PathBuf, Failure> {
+pub fn profile_directory() -> Result<PathBuf, Failure> {
     let program = env::current_exe()?;
     let directory = program.parent().and_then(Path::parent);
     Ok(directory.ok_or("the bench lies outside of a target directory")?.to_owned())
 }
 
-fn text(name: &str) -> Option<String> {
+pub fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn number<T: FromStr>(name: &str, default: T) -> Result<T, Failure> {
+pub fn number<T: FromStr>(name: &str, default: T) -> Result<T, Failure> {
     match text(name) {
         None => Ok(default),
         Some(value) => value.parse().map_err(|_| format!("{name} is {value:?}, not a number that fits").into()),

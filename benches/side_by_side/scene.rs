@@ -50,6 +50,7 @@ fn connect(kind: Kind, settings: &Settings) -> Result<Vec<Figure>, Failure> {
     let memory_before = broker.resident_bytes()?;
     let (cpu_before, own_before) = (broker.cpu_time()?, proc::own_cpu_time()?);
     let storm = storm::run(&StormPlan {
+        first: 0,
         address: broker.address,
         clients: settings.clients,
         handshakes: settings.handshakes,

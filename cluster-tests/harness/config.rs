@@ -26,6 +26,15 @@ pub struct Config {
     pub lifecycle: String,
     /// Share names and filters of `declared-shared-subscriptions.xml`; no file where there are none.
     pub declared: Vec<(&'static str, &'static str)>,
+    /// Files that take the place of all of the above.
+    pub files: Option<Files>,
+}
+
+/// Texts of `config.xml` and, where there is one, of `declared-shared-subscriptions.xml`.
+#[derive(Debug, Clone)]
+pub struct Files {
+    pub config: String,
+    pub declared: Option<String>,
 }
 
 /// Addresses of nodes that do not share one.
@@ -75,6 +84,7 @@ impl Default for Config {
             addons: true,
             lifecycle: String::new(),
             declared: Vec::new(),
+            files: None,
         }
     }
 }
@@ -86,6 +96,9 @@ impl Config {
     }
 
     pub fn xml(&self) -> String {
+        if let Some(files) = &self.files {
+            return files.config.clone();
+        }
         let address = self.address();
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<hivemq>\n<listeners>\n");
         for (kind, port) in [("tcp-listener", self.mqtt_port), ("websocket-listener", self.websocket_port)] {
@@ -112,6 +125,9 @@ impl Config {
 impl Config {
     /// The file beside `config.xml`.
     pub fn declared_xml(&self) -> Option<String> {
+        if let Some(files) = &self.files {
+            return files.declared.clone();
+        }
         let one = |(name, filter): &(&str, &str)| {
             format!("<subscription><share-name>{name}</share-name><topic-filter>{filter}</topic-filter></subscription>\n")
         };

@@ -322,14 +322,18 @@ fn read(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// The addresses that a node prints when it is ready; the last line means that all are printed.
+/// The addresses that a node prints when it is ready; the last line means that all are printed. A kind of listener that it has not has port 0.
 fn announced(stdout: &str) -> Option<Addresses> {
     let (list, _) = stdout.split_once("\nTry: ")?;
     let after = |kind: &str| {
-        let line = list.lines().find_map(|line| line.trim_start().strip_prefix(kind))?;
-        line.trim().trim_start_matches("http://").trim_end_matches('/').parse().ok()
+        let address = |line: &str| {
+            line.trim_start().strip_prefix(kind)?.trim().trim_start_matches("http://").trim_end_matches('/').parse().ok()
+        };
+        list.lines().find_map(address)
     };
-    Some(Addresses { mqtt: after("TCP Listener")?, websocket: after("Websocket Listener")?, http: after("Status and metrics")? })
+    let none = SocketAddr::from(([0, 0, 0, 0], 0));
+    let websocket = after("Websocket Listener").unwrap_or(none);
+    Some(Addresses { mqtt: after("TCP Listener")?, websocket, http: after("Status and metrics")? })
 }
 
 impl Drop for Node {

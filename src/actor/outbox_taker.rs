@@ -28,7 +28,7 @@ use super::{clock, publish};
 pub type TakerMail = Mail<TakerItem, OutboxTaker>;
 
 /// Events taken in one command.
-const TAKE_MAX: usize = 256;
+const TAKE_MAX: usize = 1024;
 /// Bytes of messages in one command, about; a larger one goes alone.
 const TAKE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the names of one message's receivers in one command: far more than there are sessions in a shard, unless their names are
@@ -64,6 +64,8 @@ pub struct OutboxTaker {
     uncounted: Vec<Uncounted>,
     /// A time to store its own shard's position is set.
     to_count: bool,
+    /// The source whose turn is next.
+    next: usize,
 }
 
 /// Counted by the leader of its shard, as soon as no other will look at it again: once in the cluster.
@@ -111,6 +113,7 @@ impl OutboxTaker {
             stored_at: Instant::now(),
             uncounted: Vec::new(),
             to_count: false,
+            next: 0,
         };
         Mail::new(inbox, taker.start())
     }
@@ -121,7 +124,10 @@ impl OutboxTaker {
             return;
         }
         let store_positions = self.stored_at.elapsed() >= POSITION_INTERVAL;
-        for source in 0..self.seen.len() {
+        let first = self.next;
+        for source in (first..self.seen.len()).chain(0..first) {
+            // One that always has something must not keep the others waiting.
+            self.next = (source + 1) % self.seen.len();
             let Ok(number) = u16::try_from(source) else { break };
             while let Some(mut taken) = self.take(ShardId(number)) {
                 self.uncounted.append(&mut taken.uncounted);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::mqtt::{Delivery, Message};
 use crate::replica::OutboxEvent;
-use crate::signal::{Dead, DropReason, Dropped, Expired, Receiver, Signal};
+use crate::signal::{Dead, DropReason, Dropped, Expired, Receiver, RenderedOnce, Signal};
 use crate::telemetry::RateLimited;
 
 /// Signals waiting for the supervisor, and of messages it makes that are not stored yet, at most.
@@ -86,13 +86,26 @@ impl SignalBus {
     /// A delivery was dropped for its receiver.
     pub fn dropped(&self, delivery: &Delivery, receiver: Receiver, reason: DropReason, at_ms: u64) {
         let message = Arc::clone(&delivery.message);
-        self.post(BusItem::Local(Signal::Dropped(Dropped { message, qos: delivery.qos, receiver, reason, at_ms })));
+        self.post(BusItem::Local(Signal::Dropped(Dropped {
+            message,
+            qos: delivery.qos,
+            receiver,
+            reason,
+            at_ms,
+            rendered: RenderedOnce::default(),
+        })));
     }
 
     /// A delivery expired for its receiver.
     pub fn expired(&self, delivery: &Delivery, receiver: Receiver, at_ms: u64) {
         let message = Arc::clone(&delivery.message);
-        self.post(BusItem::Local(Signal::Expired(Expired { message, qos: delivery.qos, receiver, at_ms })));
+        self.post(BusItem::Local(Signal::Expired(Expired {
+            message,
+            qos: delivery.qos,
+            receiver,
+            at_ms,
+            rendered: RenderedOnce::default(),
+        })));
     }
 
     /// A message matched no subscription.

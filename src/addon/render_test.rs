@@ -26,11 +26,24 @@ fn consumer() -> Receiver {
 }
 
 fn expired_for(message: Message, receiver: Receiver) -> Signal {
-    Signal::Expired(Expired { message: Arc::new(message), qos: QoS::AtLeastOnce, receiver, at_ms: AT_MS })
+    Signal::Expired(Expired {
+        message: Arc::new(message),
+        qos: QoS::AtLeastOnce,
+        receiver,
+        at_ms: AT_MS,
+        rendered: RenderedOnce::default(),
+    })
 }
 
 fn dropped_for(message: Message, receiver: Receiver, reason: DropReason) -> Signal {
-    Signal::Dropped(Dropped { message: Arc::new(message), qos: QoS::AtLeastOnce, receiver, reason, at_ms: AT_MS })
+    Signal::Dropped(Dropped {
+        message: Arc::new(message),
+        qos: QoS::AtLeastOnce,
+        receiver,
+        reason,
+        at_ms: AT_MS,
+        rendered: RenderedOnce::default(),
+    })
 }
 
 fn is_dead(message: Message) -> Signal {
@@ -202,7 +215,14 @@ fn client_and_shared_subscription_are_both_present_for_qos0_not_writable_or_inte
         (QoS::AtLeastOnce, DropReason::InternalError, false),
     ];
     for (qos, reason, member_named) in table {
-        let signal = Signal::Dropped(Dropped { message: Arc::new(message("a")), qos, receiver: member(), reason, at_ms: AT_MS });
+        let signal = Signal::Dropped(Dropped {
+            message: Arc::new(message("a")),
+            qos,
+            receiver: member(),
+            reason,
+            at_ms: AT_MS,
+            rendered: RenderedOnce::default(),
+        });
         let rendered = on(&signal);
         let made = rendered.message.as_ref().unwrap();
         let mut expected = vec![("hmq-drop-origin", "shared subscription")];

@@ -55,13 +55,16 @@ impl Renderer for AddonRenderer {
         rendered.message.map(Arc::new)
     }
 
+    /// The takers of all shards and the supervisor ask: rendered for the first of them.
     fn render_outbox(&self, event: &OutboxEvent, now_ms: u64) -> Option<Arc<Message>> {
+        let make = || self.render(&signal_of(event)?, now_ms, false);
         match event {
             OutboxEvent::Publish { message, .. } => Some(Arc::clone(message)),
-            OutboxEvent::Lifecycle(lifecycle) => {
-                lifecycle.rendered.get_or_make(|| self.render(&signal_of(event)?, now_ms, false))
-            }
-            _ => self.render(&signal_of(event)?, now_ms, false),
+            OutboxEvent::Dropped(dropped) => dropped.rendered.get_or_make(make),
+            OutboxEvent::Expired(expired) => expired.rendered.get_or_make(make),
+            OutboxEvent::Lifecycle(lifecycle) => lifecycle.rendered.get_or_make(make),
+            // Stands in the member's replicated queue.
+            OutboxEvent::Assigned { .. } | OutboxEvent::AssignedFrom { .. } | OutboxEvent::Returned { .. } => None,
         }
     }
 

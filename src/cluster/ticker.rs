@@ -72,13 +72,32 @@ pub async fn run(node: Arc<Node>) {
 }
 
 fn expire(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>>) {
-    // What is due goes by the time that the command will be stamped with.
-    let now_ms = shard.clock.now_ms();
-    let due = shard.state.read().next_expiry_ms().is_some_and(|at_ms| at_ms <= now_ms);
-    if due && !std::mem::replace(&mut in_hand.lock().expire, true) {
-        let limit = shard.state.read().due_in_one_go(now_ms, EXPIRE_LIMIT, EXPIRE_ENTRIES);
-        submit(node, shard, Command::Expire { limit }, in_hand, |in_hand| in_hand.expire = false);
+    let Some(first) = due(shard) else { return };
+    if std::mem::replace(&mut in_hand.lock().expire, true) {
+        return;
     }
+    let (node, shard, in_hand) = (Arc::clone(node), Arc::clone(shard), Arc::clone(in_hand));
+    // One after the other without waiting for the tick: many messages may expire in one moment.
+    tokio::spawn(async move {
+        let mut next = Some(first);
+        while let Some(command) = next {
+            let Some(group) = node.group_of(shard.id) else { break };
+            let Ok(submitted) = shard.submitter.submit(command, &group.view(), None) else { break };
+            if submitted.await.is_err() || !shard.leads() {
+                break;
+            }
+            next = due(&shard);
+        }
+        in_hand.lock().expire = false;
+    });
+}
+
+/// The command for what is due by the time that it will be stamped with.
+fn due(shard: &Shard) -> Option<Command> {
+    let now_ms = shard.clock.now_ms();
+    let state = shard.state.read();
+    state.next_expiry_ms().filter(|at_ms| *at_ms <= now_ms)?;
+    Some(Command::Expire { limit: state.due_in_one_go(now_ms, EXPIRE_LIMIT, EXPIRE_ENTRIES) })
 }
 
 /// Submits the end of incarnations with connections here that `meta` knows to be dead.

@@ -338,6 +338,19 @@ fn sessions_that_end_are_taken_out_in_parts() {
     }
     let due_ms = bench.now_ms + 100_000;
     let of = |limit, entries| bench.state.due_in_one_go(due_ms, limit, entries);
-    assert_eq!([of(100, 1000), of(2, 1000), of(100, 15), of(100, 1)], [3, 2, 2, 1]);
-    assert_eq!(bench.state.due_in_one_go(due_ms - 1, 100, 1000), 1);
+    assert_eq!([of(100, 1000), of(2, 1000), of(100, 15), of(100, 1)], [100, 2, 2, 1]);
+}
+
+/// A queue has one due time, however many of its messages have expired.
+#[test]
+fn all_messages_of_a_queue_expire_in_one_go() {
+    let (mut bench, _) = bench(ROOM, 100, false);
+    bench.connect(ConnectCommand { queue_limit: 100, lifecycle: false, ..connect("c", on(1, 1, 1)) });
+    let now_ms = bench.now_ms;
+    (0..50).for_each(|_| drop(bench.enqueue("c", &expiring("t", Some(1), now_ms))));
+    bench.run(disconnect("c", on(1, 1, 1), false));
+    bench.now_ms += 2_000;
+    let limit = bench.state.due_in_one_go(bench.now_ms, 1_000, 10_000);
+    let (_, events) = bench.run(Command::Expire { limit });
+    assert_eq!(outbox_of(&events), ["expire t"; 50]);
 }

@@ -17,7 +17,7 @@ use super::state::State;
 use super::stored_queue::Pushed;
 use crate::mqtt::{Message, QoS};
 use crate::plant::{Plant, is_planted};
-use crate::signal::{DropReason, Dropped, Expired, Receiver};
+use crate::signal::{DropReason, Dropped, Expired, Receiver, RenderedOnce};
 
 impl State {
     /// Queues one message for each target.
@@ -133,7 +133,8 @@ impl State {
     }
 
     fn report_dropped(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, owner: &QueueOwner, reason: DropReason) {
-        let dropped = Dropped { message, qos, receiver: owner.receiver(), reason, at_ms: scope.now_ms };
+        let dropped =
+            Dropped { message, qos, receiver: owner.receiver(), reason, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Dropped(dropped));
     }
 
@@ -141,7 +142,7 @@ impl State {
         if is_planted(Plant::ExpiryNotTold) {
             return;
         }
-        let expired = Expired { message, qos, receiver, at_ms: scope.now_ms };
+        let expired = Expired { message, qos, receiver, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Expired(expired));
     }
 }

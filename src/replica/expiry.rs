@@ -65,8 +65,9 @@ impl DueTimes {
 }
 
 impl State {
-    /// How many of the things that are due, `limit` at most, can be done in one go: the queues of sessions that end are taken out as a whole, and
-    /// those of one go have about `entries_max` entries, unless the first has more.
+    /// How many of the things that are due, `limit` at most, may be done in one go: the queues of sessions that end are taken out as a whole, and
+    /// those of one go have about `entries_max` entries, unless the first has more. A queue is due once for each of its messages, so that more may
+    /// be done than there are due times now.
     pub fn due_in_one_go(&self, now_ms: u64, limit: u32, entries_max: usize) -> u32 {
         let (mut count, mut entries) = (0, 0);
         for (_, key) in self.due.times.iter().take_while(|(at_ms, _)| *at_ms <= now_ms) {
@@ -75,10 +76,10 @@ impl State {
             }
             count += 1;
             if count >= limit || entries >= entries_max {
-                break;
+                return count.min(limit);
             }
         }
-        count.max(1).min(limit)
+        limit
     }
 
     /// Does at most `limit` of the things that are due.

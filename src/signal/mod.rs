@@ -57,6 +57,9 @@ pub struct Dropped {
     pub receiver: Receiver,
     pub reason: DropReason,
     pub at_ms: u64,
+    /// As in [`Lifecycle`].
+    #[serde(skip)]
+    pub rendered: RenderedOnce,
 }
 
 /// Why a message was dropped (spec/hivemq.md 2.1); spelling of `text` is exact.
@@ -96,6 +99,9 @@ pub struct Expired {
     pub qos: QoS,
     pub receiver: Receiver,
     pub at_ms: u64,
+    /// As in [`Lifecycle`].
+    #[serde(skip)]
+    pub rendered: RenderedOnce,
 }
 
 /// A message that no subscription matched.

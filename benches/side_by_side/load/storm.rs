@@ -20,6 +20,8 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone, Copy)]
 pub struct StormPlan {
     pub address: SocketAddr,
+    /// The number of the first client; those of one storm follow each other.
+    pub first: usize,
     pub clients: usize,
     /// Under way at any time, over all threads.
     pub handshakes: usize,
@@ -128,7 +130,7 @@ impl Part {
     async fn work(self: Rc<Self>) {
         while let Some(number) = self.take_number() {
             let began = Instant::now();
-            let id = format!("bench-{number}");
+            let id = format!("bench-{}", self.plan.first + number);
             let open = client::open(self.plan.address, source(number, self.plan.sources), &id, self.plan.version);
             match tokio::time::timeout(HANDSHAKE_WITHIN, open).await {
                 Ok(Ok(client)) => {
