@@ -469,6 +469,8 @@ async fn secrets_stay_inside(token_from: &str) {
     });
     files.write(&users(), roles);
 
+    let logged = || fs::read_to_string(node.data().join("log/event.log")).unwrap_or_default();
+    wait::until("failures are in the event log", SOON, || logged().contains("bad-0").then_some(()));
     let seen = seen(&node, &mut lifecycle).await;
     assert!(seen.len() > 30, "{}", seen.len());
     assert!(seen.iter().any(|(name, _)| name.starts_with("event $client-events/all/")), "no event");
