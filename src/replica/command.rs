@@ -170,10 +170,7 @@ impl Command {
 
     /// The connection it makes, if it makes one.
     pub fn connecting(&self) -> Option<&ConnectCommand> {
-        match self {
-            Self::Connect(connect) | Self::ConnectWithin { connect, .. } => Some(connect),
-            _ => None,
-        }
+        if let Self::Connect(connect) | Self::ConnectWithin { connect, .. } = self { Some(connect) } else { None }
     }
 
     /// Whether its effect must be there on every node that serves clients before the client hears of it: what is published, or subscribed to,
