@@ -50,14 +50,15 @@ async fn a_connection_on_another_node_takes_over() {
         assert_eq!(events::expect(watcher, "moving", expected.len()).await, expected);
         watcher.ping().await;
         assert_eq!(events::rest(watcher, "moving", crate::harness::QUIET).await, Vec::<String>::new());
-    }    // Somebody fights over that client id, as it looks: told by one node of the three.
+    } // Somebody fights over that client id, as it looks: told by one node of the three.
     let told: f64 = trio.nodes.iter().map(|node| node.metric("troupemq_unstable_clients_total{cause=\"fight\"}")).sum();
     assert!((1.0..=2.0).contains(&told), "{told} detections in {ROUNDS} connects");
 }
 
 #[tokio::test]
 async fn who_is_banned_is_refused_by_every_node() {
-    const BANS: &str = "<security><unstable-clients><takeovers>3</takeovers><ban><enabled>true</enabled></ban></unstable-clients></security>";
+    const BANS: &str =
+        "<security><unstable-clients><takeovers>3</takeovers><ban><enabled>true</enabled></ban></unstable-clients></security>";
     let trio = Trio::ready_with(Weight::Cluster, |config| config.more += BANS);
     let options = Options::v5("wanted");
     let mut before = Client::connect(trio.mqtt(0), &options).await;

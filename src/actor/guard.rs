@@ -91,9 +91,17 @@ impl Guard {
         self.0.as_ref().map_or_else(Vec::new, |watching| watching.state.lock().bans.list(clock::wall_ms()))
     }
 
+    pub fn bans_len(&self) -> usize {
+        self.0.as_ref().map_or(0, |watching| watching.state.lock().bans.len(clock::wall_ms()))
+    }
+
     /// Lets somebody in again; whether anybody kept it out.
     pub fn pardon(&self, whom: &Whom) -> bool {
-        self.0.as_ref().is_some_and(|watching| watching.state.lock().bans.remove(whom))
+        let pardoned = self.0.as_ref().is_some_and(|watching| watching.state.lock().bans.remove(whom));
+        if pardoned {
+            tracing::info!(?whom, "a ban was ended by an operator");
+        }
+        pardoned
     }
 }
 
