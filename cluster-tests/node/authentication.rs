@@ -377,6 +377,42 @@ async fn changed_credentials_hold_for_who_comes_next_and_bad_ones_change_nothing
 }
 
 #[tokio::test]
+async fn a_client_that_authenticates_again_loses_subscriptions_that_it_may_not_have_any_more() {
+    let _permit = acquire(Weight::Node);
+    let files = Rbac::new(&users(), ROLES, "");
+    let node = start(&files);
+    let method = "SCRAM-SHA-256";
+    let scram = Scram::new(method, "carol", "pencil");
+    let mut client = log_in(&node, "c", method).await;
+    for filter in ["dev/carol/#", "one/+"] {
+        client.subscribe(filter, QoS::AtLeastOnce).await;
+    }
+    files.write(&users(), &[("all", &["#"]), ("device", &["one/+"])]);
+    let mut publisher = wait::until_async("the change is known", SOON, async || {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut probe = log_in(&node, "probe", method).await;
+        let code = probe.subscribe("dev/carol/#", QoS::AtMostOnce).await;
+        (code == ReasonCode::NotAuthorized).then_some(())?;
+        Some(Client::connect(node.mqtt(), &root("publisher")).await)
+    })
+    .await;
+    publisher.publish("dev/carol/x", b"before", QoS::AtLeastOnce).await;
+    assert_eq!(client.text().await, "before", "until then it keeps what it had");
+    client.send(&auth(ReasonCode::ReAuthenticate, method, &scram.first())).await.expect("sent");
+    let data = challenge(&mut client, method, ReasonCode::ContinueAuthentication).await;
+    client.send(&further(method, &scram.last(&data).0)).await.expect("sent");
+    challenge(&mut client, method, ReasonCode::Success).await;
+    wait::until("the subscription is gone", SOON, || {
+        (node.metric("troupemq_subscriptions_withdrawn_total") == 1.0).then_some(())
+    });
+    for topic in ["dev/carol/x", "one/x"] {
+        publisher.publish(topic, topic.as_bytes(), QoS::AtLeastOnce).await;
+    }
+    assert_eq!(client.text().await, "one/x");
+    client.nothing().await;
+}
+
+#[tokio::test]
 async fn a_node_without_usable_credentials_starts_and_refuses_everybody_until_there_are_some() {
     let _permit = acquire(Weight::Node);
     let files = Rbac::new(&[], &[], "");

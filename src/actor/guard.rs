@@ -91,9 +91,17 @@ impl Guard {
         self.0.as_ref().map_or_else(Vec::new, |watching| watching.state.lock().bans.list(clock::wall_ms()))
     }
 
+    pub fn bans_len(&self) -> usize {
+        self.0.as_ref().map_or(0, |watching| watching.state.lock().bans.len(clock::wall_ms()))
+    }
+
     /// Lets somebody in again; whether anybody kept it out.
     pub fn pardon(&self, whom: &Whom) -> bool {
-        self.0.as_ref().is_some_and(|watching| watching.state.lock().bans.remove(whom))
+        let pardoned = self.0.as_ref().is_some_and(|watching| watching.state.lock().bans.remove(whom));
+        if pardoned {
+            tracing::info!(?whom, "a ban was ended by an operator");
+        }
+        pardoned
     }
 }
 
@@ -149,4 +157,75 @@ const CLIENT_ID_BYTES_MAX: usize = 100;
 
 fn reason(left_ms: u64) -> String {
     format!("banned for {} more seconds, since it connected too often", left_ms.div_ceil(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqtt::ProtocolVersion;
+
+    fn facts(client_id: &str, ip: &str) -> ConnectionFacts {
+        ConnectionFacts {
+            client_id: client_id.into(),
+            client_id_assigned: false,
+            client_ip: Some(ip.into()),
+            node_ip: None,
+            listener_port: None,
+            secure: false,
+            protocol: ProtocolVersion::V5,
+            username: None,
+            tls_common_name: None,
+            tls_subject_alternative_names: None,
+            connected_at_ms: 0,
+        }
+    }
+
+    fn guard(ban_ms: Option<u64>, ban_addresses: bool) -> Guard {
+        let limits = Limits { window_ms: 60_000, connects: 10, takeovers: 2 };
+        Guard::new(GuardSettings { limits, ban_ms, ban_addresses })
+    }
+
+    /// Two takeovers of `c`, the last from the second address; whether that was a detection.
+    fn fight(guard: &Guard, at_ms: u64) -> bool {
+        let watching = guard.0.as_ref().unwrap();
+        let connects = [("192.0.2.1", false), ("192.0.2.2", true), ("192.0.2.1", true)];
+        let seen = connects.map(|(ip, took_over)| watching.connected(&facts("c", ip), took_over, at_ms).is_some());
+        assert_eq!(seen[..2], [false, false]);
+        seen[2]
+    }
+
+    #[test]
+    fn who_fights_is_kept_out_by_client_id_and_by_address_where_that_is_wanted() {
+        let now_ms = clock::wall_ms();
+        // Whether there are bans and of addresses too; who is kept out: `c` from a third address, another from the first, and from the third.
+        for (ban_ms, addresses, expected) in [
+            (None, true, [false, false, false]),
+            (Some(60_000), false, [true, false, false]),
+            (Some(60_000), true, [true, true, false]),
+        ] {
+            let guard = guard(ban_ms, addresses);
+            assert!(fight(&guard, now_ms));
+            let out = |id, ip| guard.keeps_out(id, Some(ip)).is_some();
+            assert_eq!([out("c", "192.0.2.3"), out("d", "192.0.2.1"), out("d", "192.0.2.3")], expected, "{ban_ms:?} {addresses}");
+        }
+    }
+
+    #[test]
+    fn a_ban_counts_from_the_time_of_the_connect_not_from_its_replay() {
+        let guard = guard(Some(60_000), false);
+        assert!(fight(&guard, clock::wall_ms() - 61_000));
+        assert_eq!((guard.keeps_out("c", None), guard.bans_len()), (None, 0));
+        assert!(fight(&guard, clock::wall_ms() - 30_000));
+        let reason = guard.keeps_out("c", None).unwrap();
+        assert!(reason.starts_with("banned for "), "{reason}");
+        assert_eq!(guard.bans_len(), 1);
+        assert!(guard.pardon(&Whom::ClientId("c".into())) && guard.keeps_out("c", None).is_none());
+    }
+
+    #[test]
+    fn a_guard_without_settings_keeps_nobody_out() {
+        let guard = Guard::default();
+        assert_eq!((guard.keeps_out("c", None), guard.bans().len(), guard.bans_len()), (None, 0, 0));
+        assert!(!guard.pardon(&Whom::ClientId("c".into())));
+    }
 }

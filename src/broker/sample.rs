@@ -102,6 +102,7 @@ impl Sampled for Sampler {
         metrics.hivemq.topic_alias_count.set(gauge(aliases.count()));
         metrics.hivemq.topic_alias_memory_bytes.set(gauge(aliases.used_bytes()));
         metrics.hivemq.overload_level.set(i64::from(self.node.is_pressed()));
+        metrics.own.bans.set(gauge(self.node.guard.bans_len()));
         metrics.own.incomplete_packet_bytes.set(gauge(self.node.incomplete.used()));
         metrics.own.set_addon_signals_lost(self.node.signals.overflowed());
         self.raft(metrics);

@@ -127,6 +127,8 @@ pub struct OwnMetrics {
     pub incomplete_packet_bytes: IntGauge,
     /// Subscriptions removed from sessions because their clients may not have them any more.
     pub subscriptions_withdrawn_total: IntCounter,
+    /// Client ids and addresses that this node keeps out.
+    pub bans: IntGauge,
     /// Lines of the event log that were not written.
     pub event_log_lines_lost_total: IntCounter,
     /// Queues of sessions and shared subscriptions at 80 % of their limit or above.
@@ -222,6 +224,7 @@ impl OwnMetrics {
                 "subscriptions_withdrawn_total",
                 "Subscriptions removed from sessions because their clients may not have them any more.",
             )?,
+            bans: added(registry, IntGauge::new("troupemq_bans", "Client ids and addresses that this node keeps out.")?)?,
             event_log_lines_lost_total: counter(
                 registry,
                 "event_log_lines_lost_total",

@@ -78,10 +78,15 @@ impl Withdrawn {
 }
 
 impl Client {
-    /// Nothing of these subscriptions is delivered from now on.
+    /// Nothing of these subscriptions is delivered from now on, nor of what waits already.
     pub(super) fn take_away(&mut self, filters: Vec<SubscriptionFilter>) {
-        if !filters.is_empty() {
-            self.withdrawn.get_or_insert_default().0.extend(filters);
+        if filters.is_empty() {
+            return;
+        }
+        self.withdrawn.get_or_insert_default().0.extend(filters);
+        for delivery in std::mem::take(&mut self.held) {
+            let allowed = self.allowed(delivery);
+            self.held.extend(allowed);
         }
     }
 
@@ -94,10 +99,6 @@ impl Client {
             return;
         }
         self.take_away(filters.clone());
-        for delivery in std::mem::take(&mut self.held) {
-            let allowed = self.allowed(delivery);
-            self.held.extend(allowed);
-        }
         let withdrawn = withdraw(node, identity, self.connection, filters);
         self.defer(withdrawn, |withdrawn, client, ctx| {
             if withdrawn.is_err() {
@@ -116,6 +117,7 @@ impl Client {
             }
             if delivery.qos != QoS::AtMostOnce {
                 shared_subscription::refuse(self.local.node(), group, *seq, self.connection);
+                self.shared.retain(|(known, at)| at != seq || known != group);
                 return None;
             }
         } else {
