@@ -10,7 +10,7 @@ use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 
-const EXPIRY_S: u32 = 2;
+const EXPIRY_S: u32 = 3;
 
 /// QoS 1 is told once its client is away; a QoS 2 message once sent goes to its end [MQTT-4.3.3-7].
 #[tokio::test]
