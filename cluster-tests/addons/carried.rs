@@ -125,7 +125,7 @@ async fn of_a_shared_subscription_its_full_name_is_told() {
     let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
     for topic in ["t/1", "t/2"] {
         let mut packet = publish(topic, b"", QoS::AtLeastOnce);
-        packet.properties.message_expiry_interval = Some(1);
+        packet.properties.message_expiry_interval = Some(2);
         publisher.try_publish(packet).await.expect("acknowledged");
     }
     for (topic, origin, full, client) in [

@@ -10,7 +10,7 @@ use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 
-const EXPIRY_S: u32 = 2;
+const EXPIRY_S: u32 = 3;
 
 /// QoS 1 is told once its client is away; a QoS 2 message once sent goes to its end [MQTT-4.3.3-7].
 #[tokio::test]
@@ -51,4 +51,51 @@ async fn a_message_in_flight_expires_where_it_is_not_acknowledged_before_its_cli
         assert_eq!((&*message.payload, message.dup, message.qos), (&b"two"[..], true, QoS::ExactlyOnce), "{id}");
         client.nothing().await;
     }
+}
+
+/// Whoever finds it: the shard, the dispatcher, or the member it was handed to.
+#[tokio::test]
+async fn a_message_of_a_shared_subscription_that_expires_behind_the_windows_of_its_members_is_told_once() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut told = ear(&node, "told", &["$expired/#"]).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    let mut members = Vec::new();
+    for id in ["m-1", "m-2"] {
+        let narrow = Options::v5(id).manual_ack().with(|connect| connect.properties.receive_maximum = Some(1));
+        let mut member = Client::connect(node.mqtt(), &narrow).await;
+        for filter in ["$share/g/t", "own"] {
+            member.subscribe(filter, QoS::AtLeastOnce).await;
+        }
+        members.push(member);
+    }
+    // Their windows are full.
+    publisher.publish("own", b"own", QoS::AtLeastOnce).await;
+    let mut first = Vec::new();
+    for member in &mut members {
+        first.push(member.message().await);
+    }
+    const EXPIRING: usize = 5;
+    for _ in 0..EXPIRING {
+        let mut packet = publish("t", b"expires", QoS::AtLeastOnce);
+        packet.properties.message_expiry_interval = Some(1);
+        publisher.try_publish(packet).await.expect("acknowledged");
+    }
+    publisher.publish("t", b"stays", QoS::AtLeastOnce).await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    for (member, message) in members.iter_mut().zip(&first) {
+        member.puback(message).await;
+    }
+    for _ in 0..EXPIRING {
+        let message = told.message().await;
+        assert_eq!(message.payload, "expires");
+        assert_eq!(user_property(&message, "hmq-exp-shared-subscription"), Some("$share/g/t"));
+    }
+    told.nothing().await;
+    let [one, other] = &mut members[..] else { unreachable!("two of them") };
+    let message = tokio::select! {
+        message = one.message() => message,
+        message = other.message() => message,
+    };
+    assert_eq!(message.payload, "stays");
 }

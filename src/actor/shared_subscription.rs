@@ -157,6 +157,21 @@ pub fn report(node: &Node, group: &GroupId, seq: u64) {
     }
 }
 
+/// A member of this node found that an entry expired, or that it cannot have it: the shard takes it out and says so, once. The dispatcher hears of
+/// it after that, since what it stores says nothing of the reason.
+pub fn lose(node: &Arc<Node>, group: GroupId, seq: u64, step: QueueStep, connection: ConnectionRef) {
+    let Some(cluster) = node.cluster() else { return };
+    let command = Command::AcknowledgeShared { group: group.clone(), steps: vec![(seq, step)] };
+    let submitted = cluster.submit(node.shard_of(&group.full()), command);
+    let node = Arc::clone(node);
+    tokio::spawn(async move {
+        match submitted.await {
+            Ok(_) => report(&node, &group, seq),
+            Err(_) => refuse(&node, &group, seq, connection),
+        }
+    });
+}
+
 /// A connection of this node has as many of the group's entries as it takes at a time: another member is to get this one.
 pub fn refuse(node: &Node, group: &GroupId, seq: u64, connection: ConnectionRef) {
     let Some(cluster) = node.cluster() else { return };

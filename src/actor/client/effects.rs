@@ -438,10 +438,10 @@ impl Client {
             // The shard raises the signal, exactly once.
             Source::Queue { seq } => self.steps.push((*seq, step)),
             Source::Local => self.raise(delivery, step, |identity| Receiver::Client(identity.client.clone())),
+            // Here too: the dispatcher may have handed it to several members, when it changed nodes.
             Source::Share { group, seq } => {
-                let full = group.full();
-                self.raise(delivery, step, |_| Receiver::SharedSubscription(full.clone()));
-                self.shared_done(group.clone(), *seq);
+                self.shared.retain(|(known, at)| at != seq || known != group);
+                shared_subscription::lose(self.local.node(), group.clone(), *seq, step, self.connection);
             }
         }
     }
