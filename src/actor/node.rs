@@ -228,12 +228,19 @@ impl Node {
 
     /// Whether clients are not read for the moment.
     pub fn holds_clients(&self) -> bool {
-        self.is_pressed() || self.is_stale()
+        self.is_pressed() || self.is_stale() || self.is_behind_with_events()
     }
 
     /// The same for one that has not come in yet: where the node takes no clients, it is read, to be told so.
     pub fn holds_newcomers(&self) -> bool {
-        self.is_pressed() || (self.is_stale() && self.cluster().is_some_and(Cluster::accepts_clients))
+        self.is_pressed()
+            || self.is_behind_with_events()
+            || (self.is_stale() && self.cluster().is_some_and(Cluster::accepts_clients))
+    }
+
+    /// Whether so many events wait in outboxes that clients, who cause them, should not be read for a moment: outboxes are in memory.
+    fn is_behind_with_events(&self) -> bool {
+        self.cluster().is_some_and(|cluster| cluster.untaken_events() > UNTAKEN_EVENTS_MAX)
     }
 
     /// Whether what clients send must wait: this node was stopped for a moment, is cut off or behind, and may not know what others
@@ -247,3 +254,5 @@ const ARBITER_BITS: u32 = 8;
 const ARBITER_MASK: u64 = 0xFF;
 /// Items waiting for one arbiter beyond which publishers are paused.
 const PRESSED_ITEMS: usize = 20_000;
+/// Events waiting in the outboxes of all shards beyond which clients are not read: what some seconds bring at the most.
+const UNTAKEN_EVENTS_MAX: usize = 200_000;

@@ -110,6 +110,7 @@ impl Sampled for Sampler {
         metrics.own.set_flushes(stats.flushes, stats.flush_seconds_total);
         if let Some(cluster) = self.node.cluster() {
             metrics.own.set_peers_left_out(cluster.left_out_total());
+            metrics.own.outbox_events_untaken.set(gauge(cluster.untaken_events()));
         }
         metrics.own.storage_poisoned.set(i64::from(stats.poisoned));
     }

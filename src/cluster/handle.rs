@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -233,6 +234,12 @@ impl Cluster {
     /// its clients send must wait.
     pub fn is_stale(&self) -> bool {
         self.inner.node.visibility.is_stale()
+    }
+
+    /// Events in outboxes that some shard has not taken, as of 0.1 s ago. A position in which nothing matched is stored once a second only: what a
+    /// second brings may be among them.
+    pub fn untaken_events(&self) -> usize {
+        self.inner.node.untaken.load(Ordering::Relaxed)
     }
 
     /// How often a node was left out of what is acknowledged, since it did not answer.

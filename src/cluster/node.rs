@@ -1,7 +1,7 @@
 //! The cluster part of this node: its groups, shards and peers, and the tasks between them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ pub struct Node {
     /// Rung when a link to a peer breaks.
     pub link_bell: Notify,
     pub succession: Succession,
+    /// Events in outboxes that are not taken by all, looked at in each tick.
+    pub untaken: AtomicUsize,
     controls: mpsc::Sender<(NodeId, Control)>,
     /// When this node heard of a cluster that may be the one its founder founded; it waits a little for the founder's word.
     pub heard_of_cluster: Mutex<Option<tokio::time::Instant>>,
@@ -170,6 +172,7 @@ impl Node {
             cluster_id: watch::Sender::new(identity.cluster_id),
             link_bell: Notify::new(),
             succession: Succession::default(),
+            untaken: AtomicUsize::new(0),
             controls,
             heard_of_cluster: Mutex::default(),
             promises: Mutex::default(),

@@ -56,6 +56,7 @@ pub async fn run(node: Arc<Node>) {
             flushed = Instant::now();
             flush_state(&node, &flushing);
         }
+        node.untaken.store(untaken(&node), Ordering::Relaxed);
         for (shard, in_hand) in node.shards.iter().zip(&in_hand) {
             if shard.leads() {
                 expire(&node, shard, in_hand);
@@ -123,6 +124,16 @@ fn trim_outbox(node: &Arc<Node>, shard: &Arc<Shard>, in_hand: &Arc<Mutex<InHand>
     if through > trimmed && !std::mem::replace(&mut in_hand.lock().trim, true) {
         submit(node, shard, Command::TrimOutbox { through }, in_hand, |in_hand| in_hand.trim = false);
     }
+}
+
+/// Events in all outboxes that some shard has not taken.
+fn untaken(node: &Node) -> usize {
+    let of = |shard: &Arc<Shard>| {
+        // Before the lock: it asks every shard's state, and no lock is taken twice.
+        let through = taken_by_all(node, shard.id);
+        shard.state.read().outbox_len_after(through)
+    };
+    node.shards.iter().map(of).sum()
 }
 
 /// How far every shard has taken a shard's outbox. A replica here may be behind: then it says less, never more.

@@ -377,6 +377,7 @@ fn the_outbox_is_read_by_position_and_cut() {
     bench.run(Command::NodeDown { node: 1, incarnation: 1 });
     let at = |index, ordinal| Position { index, ordinal };
     let read = |bench: &Bench, after, max| -> Vec<Position> {
+        assert_eq!(bench.state.outbox_len_after(after), bench.state.outbox_after(after, usize::MAX).len());
         bench.state.outbox_after(after, max).into_iter().map(|(position, _)| position).collect()
     };
     assert_eq!(read(&bench, at(1, 2), 3), [at(1, 3), at(2, 1), at(2, 2)]);

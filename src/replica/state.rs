@@ -203,6 +203,11 @@ impl State {
         self.outbox.range(start..).take(max).cloned().collect()
     }
 
+    /// How many events there are in the outbox after `after`.
+    pub fn outbox_len_after(&self, after: Position) -> usize {
+        self.outbox.len() - self.outbox.partition_point(|(position, _)| *position <= after)
+    }
+
     /// Messages with RETAIN in the outbox after `after`, in order: those their topics' shards will retain.
     pub fn to_retain_after(&self, after: Position) -> Vec<(Position, Arc<Message>)> {
         let start = self.to_retain.partition_point(|(position, _)| *position <= after);

@@ -108,6 +108,7 @@ pub struct OwnMetrics {
     /// 1 when the data directory cannot be written any more.
     pub storage_poisoned: IntGauge,
     /// 1 while readiness is UP.
+    pub outbox_events_untaken: IntGauge,
     pub ready: IntGauge,
     /// 1 while the node parts with its clients and takes none.
     pub draining: IntGauge,
@@ -178,6 +179,13 @@ impl OwnMetrics {
             queue_memory_bytes: added(
                 registry,
                 IntGauge::new("troupemq_queue_memory_bytes", "Queued messages kept in memory although they are on disk.")?,
+            )?,
+            outbox_events_untaken: added(
+                registry,
+                IntGauge::new(
+                    "troupemq_outbox_events_untaken",
+                    "Lifecycle events, dropped and expired messages not handed on to all shards.",
+                )?,
             )?,
             ready: added(registry, IntGauge::new("troupemq_ready", "Whether the node is ready for clients.")?)?,
             draining: added(
