@@ -49,7 +49,7 @@ struct Reading {
     /// What came of the dropped messages, of all that were published.
     published: u64,
     received: u64,
-    topic_dropped: u64,
+    topic_dropped: f64,
     /// From the last PUBACK until everything was told.
     catch_up: Duration,
     resident_mib: f64,
@@ -79,7 +79,7 @@ pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(),
             of(0, |reading| reading.cpu_us),
             of(which, |reading| reading.published as f64),
             of(which, |reading| reading.received as f64),
-            of(which, |reading| reading.topic_dropped as f64),
+            of(which, |reading| reading.topic_dropped),
             of(which, |reading| reading.catch_up.as_secs_f64() * 1000.0),
             of(which, |reading| reading.resident_mib),
         );
@@ -135,8 +135,8 @@ fn measure(settings: &Settings, nodes: usize, variant: Variant) -> Result<Readin
         reader.finish()?;
     }
     reading.received = received.load(Ordering::Relaxed);
-    reading.topic_dropped = trio.sum(TOPIC_DROPPED) as u64;
-    if reading.received + reading.topic_dropped != reading.published {
+    reading.topic_dropped = trio.sum(TOPIC_DROPPED);
+    if reading.received as f64 + reading.topic_dropped != published {
         return Err(format!("{} read, {} refused, {} dropped", reading.received, reading.topic_dropped, reading.published).into());
     }
     Ok(reading)
@@ -194,7 +194,7 @@ async fn load(settings: &Settings, trio: &Trio) -> Result<Reading, Failure> {
         cpu_us: cpu.as_secs_f64() * 1e6 / done.max(1) as f64,
         published,
         received: 0,
-        topic_dropped: 0,
+        topic_dropped: 0.0,
         catch_up: Duration::ZERO,
         resident_mib: resident as f64 / (1024.0 * 1024.0),
     })

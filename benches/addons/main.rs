@@ -18,8 +18,6 @@ mod client;
 mod common;
 mod dropped;
 mod expired;
-#[path = "../side_by_side/load/inbox.rs"]
-mod inbox;
 #[path = "../side_by_side/load/mod.rs"]
 #[allow(dead_code)]
 mod load;
@@ -42,6 +40,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use load::inbox;
 use report::Report;
 use settings::Settings;
 

@@ -2,10 +2,10 @@
 //! touched by two threads.
 
 pub mod client;
+pub mod inbox;
 pub mod pairs;
 pub mod storm;
 
-mod inbox;
 mod publisher;
 mod subscriber;
 
