@@ -246,8 +246,22 @@ impl OutboxTaker {
                 false
             }
         };
+        let rendered = match &**event {
+            OutboxEvent::Lifecycle(lifecycle) => Some(&lifecycle.rendered),
+            OutboxEvent::Dropped(dropped) => Some(&dropped.rendered),
+            OutboxEvent::Expired(expired) => Some(&expired.rendered),
+            _ => None,
+        };
+        // The taker of its own shard looks in any case: it tells what is dead.
+        if source != self.shard && rendered.is_some_and(|rendered| !rendered.may_concern(self.shard.0)) {
+            return;
+        }
         let Some(message) = self.node.renderer.render_outbox(event, now_ms) else { return };
         let matches = self.node.routing.matches(&message.topic, message.publisher());
+        if let Some(rendered) = rendered {
+            let groups = matches.groups.iter().map(|found| self.node.shard_of(&found.group.full()).0);
+            rendered.concerns(matches.clients.iter().map(|found| found.route.shard).chain(groups));
+        }
         let mut targets: Vec<Target> = matches
             .clients
             .iter()

@@ -3,10 +3,10 @@
 //! Two things count: the outermost namespace, because the message is one of its topic; and, where the event's own namespace is
 //! somewhere in the chain, that namespace, because the event is the one whose re-publication is suppressed.
 
-use super::namespace::{Namespace, chain};
 use super::render::Count;
 use crate::mqtt::Message;
 use crate::signal::DropReason;
+use crate::signal::namespace::{Namespace, chain};
 use crate::telemetry::AddonCounter;
 
 /// Copies of `message` were queued to `receivers` queues; `None` where its topic is in no namespace. Callers count this themselves,

@@ -1,11 +1,11 @@
 //! `$dead/<topic>`: messages that no subscription matched (spec/hivemq.md 4.4).
 
 use super::counters;
-use super::namespace::Namespace;
 use super::render::{Count, Property, Rendered, rendered, republish, timestamp};
 use super::settings::AddonSettings;
 use crate::mqtt::Origin;
 use crate::signal::Dead;
+use crate::signal::namespace::Namespace;
 use crate::telemetry::AddonCounter;
 
 pub(super) fn render(dead: &Dead, settings: &AddonSettings, now_ms: u64) -> Rendered {

@@ -1,10 +1,10 @@
 //! `$dropped/<topic>`: one message for each receiver that missed a message (spec/hivemq.md 4.3).
 
 use super::counters;
-use super::namespace::Namespace;
 use super::render::{Count, Property, Rendered, rendered, republish, timestamp};
 use super::settings::AddonSettings;
 use crate::mqtt::QoS;
+use crate::signal::namespace::Namespace;
 use crate::signal::{DropReason, Dropped, Receiver};
 use crate::telemetry::AddonCounter;
 

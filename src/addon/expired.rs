@@ -1,9 +1,9 @@
 //! `$expired/<topic>`: one message for each receiver for whom a message expired (spec/hivemq.md 4.2).
 
 use super::counters;
-use super::namespace::Namespace;
 use super::render::{Count, Property, Rendered, rendered, republish, timestamp};
 use super::settings::AddonSettings;
+use crate::signal::namespace::Namespace;
 use crate::signal::{Expired, Receiver};
 use crate::telemetry::AddonCounter;
 

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use serde::Serialize;
 
-use super::namespace::TOPIC_BYTES_MAX;
 use super::render::{Count, Rendered, Skipped};
 use super::settings::AddonSettings;
 use crate::config::settings::LifecycleSettings;
 use crate::mqtt::{Message, Origin, QoS, UserProperties, topic_name};
+use crate::signal::namespace::TOPIC_BYTES_MAX;
 use crate::signal::{ConnectionFacts, Initiator, Lifecycle, LifecycleEvent};
 use crate::telemetry::AddonCounter;
 

@@ -10,7 +10,6 @@ mod dead;
 mod dropped;
 mod expired;
 mod lifecycle;
-mod namespace;
 mod render;
 mod settings;
 pub mod supervisor;

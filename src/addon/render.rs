@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 
-use super::namespace::{Namespace, chain};
 use super::settings::AddonSettings;
 use super::{dropped, expired, lifecycle};
 use crate::mqtt::{Message, Origin, QoS, UserProperties};
 use crate::signal::Signal;
+use crate::signal::namespace::{Namespace, chain};
 use crate::telemetry::{AddonCounter, Metrics};
 
 /// What an add-on makes of a signal.

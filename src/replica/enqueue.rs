@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 
 use super::apply::Scope;
@@ -15,8 +16,9 @@ use super::session::{Queue, QueueEntry};
 use super::slot::Slot;
 use super::state::State;
 use super::stored_queue::Pushed;
-use crate::mqtt::{Message, QoS};
+use crate::mqtt::{Message, QoS, UserProperties};
 use crate::plant::{Plant, is_planted};
+use crate::signal::namespace::{Namespace, is_told_already};
 use crate::signal::{DropReason, Dropped, Expired, Receiver, RenderedOnce};
 
 impl State {
@@ -133,6 +135,7 @@ impl State {
     }
 
     fn report_dropped(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, owner: &QueueOwner, reason: DropReason) {
+        let message = if is_told_already(&message.topic, Namespace::Dropped) { only_named(&message) } else { message };
         let dropped =
             Dropped { message, qos, receiver: owner.receiver(), reason, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Dropped(dropped));
@@ -142,9 +145,23 @@ impl State {
         if is_planted(Plant::ExpiryNotTold) {
             return;
         }
+        let message = if is_told_already(&message.topic, Namespace::Expired) { only_named(&message) } else { message };
         let expired = Expired { message, qos, receiver, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Expired(expired));
     }
+}
+
+/// A message of which nothing but its topic is wanted any more: what happened to it is counted and not told of. Outboxes are on disk and in
+/// memory, and an analyst who is too slow makes as many of these as there are losses.
+fn only_named(message: &Message) -> Arc<Message> {
+    Arc::new(Message {
+        payload: Bytes::new(),
+        content_type: None,
+        response_topic: None,
+        correlation_data: None,
+        user_properties: UserProperties::default(),
+        ..message.clone()
+    })
 }
 
 impl QueueOwner {

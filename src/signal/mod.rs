@@ -1,5 +1,7 @@
 //! Signals: what happened to a message or a connection that somebody may want to know. Plain data, one list for all.
 
+pub mod namespace;
+
 use std::sync::{Arc, OnceLock};
 
 use bytestring::ByteString;
@@ -124,11 +126,26 @@ pub struct Lifecycle {
 
 /// A place for a message that several parts of a node need of the same event: made by the first, read by the others.
 #[derive(Debug, Default)]
-pub struct RenderedOnce(OnceLock<Option<Arc<Message>>>);
+pub struct RenderedOnce {
+    message: OnceLock<Option<Arc<Message>>>,
+    /// Which shards had receivers of it when the first asked, a bit each.
+    shards: OnceLock<u64>,
+}
 
 impl RenderedOnce {
     pub fn get_or_make(&self, make: impl FnOnce() -> Option<Arc<Message>>) -> Option<Arc<Message>> {
-        self.0.get_or_init(make).clone()
+        self.message.get_or_init(make).clone()
+    }
+
+    /// Whether a shard may have receivers: one that had none when the first looked has none, for a subscription that came later came behind the
+    /// event.
+    pub fn may_concern(&self, shard: u16) -> bool {
+        self.shards.get().is_none_or(|shards| u32::from(shard) >= u64::BITS || shards & (1 << shard) != 0)
+    }
+
+    /// Notes which shards have receivers, where nobody did before.
+    pub fn concerns(&self, shards: impl Iterator<Item = u16>) {
+        self.shards.get_or_init(|| shards.filter(|shard| u32::from(*shard) < u64::BITS).fold(0, |bits, shard| bits | 1 << shard));
     }
 }
 

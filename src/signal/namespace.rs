@@ -4,18 +4,18 @@ use bytestring::ByteString;
 
 /// A namespace that wraps the topic of another message. `$client-events` is none: nothing is wrapped in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Namespace {
+pub enum Namespace {
     Expired,
     Dropped,
     Dead,
 }
 
 /// Bytes of the longest Topic Name [MQTT-4.7.3-3].
-pub(super) const TOPIC_BYTES_MAX: usize = 65_535;
+pub const TOPIC_BYTES_MAX: usize = 65_535;
 
 impl Namespace {
     /// The first topic level.
-    pub(super) fn level(self) -> &'static str {
+    pub fn level(self) -> &'static str {
         match self {
             Self::Expired => "$expired",
             Self::Dropped => "$dropped",
@@ -24,7 +24,7 @@ impl Namespace {
     }
 
     /// The original topic with this namespace before it; `None` where that is longer than a topic may be.
-    pub(super) fn wrap(self, topic: &str) -> Option<ByteString> {
+    pub fn wrap(self, topic: &str) -> Option<ByteString> {
         let bytes = self.level().len() + 1 + topic.len();
         (bytes <= TOPIC_BYTES_MAX).then(|| format!("{}/{topic}", self.level()).into())
     }
@@ -34,8 +34,13 @@ impl Namespace {
     }
 }
 
+/// Whether what happens to a message on this topic is told of no further: the namespace is there already.
+pub fn is_told_already(topic: &str, namespace: Namespace) -> bool {
+    topic.starts_with('$') && chain(topic).any(|outer| outer == namespace)
+}
+
 /// The namespaces a topic lies in, outermost first: the leading levels only, since `a/$dead/b` is a topic of a client's.
-pub(super) fn chain(topic: &str) -> impl Iterator<Item = Namespace> + '_ {
+pub fn chain(topic: &str) -> impl Iterator<Item = Namespace> + '_ {
     let mut rest = Some(topic);
     std::iter::from_fn(move || {
         // The last level is never a namespace: something was wrapped.
@@ -69,6 +74,15 @@ mod tests {
         ];
         for (topic, expected) in table {
             assert_eq!(chain(topic).collect::<Vec<_>>(), expected, "{topic}");
+        }
+    }
+
+    #[test]
+    fn what_lies_in_a_namespace_is_not_told_of_in_it_again() {
+        for (topic, told) in
+            [("a", false), ("$dropped/a", true), ("$dead/$dropped/a", true), ("$expired/a", false), ("a/$dropped/b", false)]
+        {
+            assert_eq!(is_told_already(topic, Dropped), told, "{topic}");
         }
     }
 
