@@ -5,6 +5,7 @@
 //! Outboxes are read from this node's own replicas. The leader of the source shard also decides, in the same command, what nobody
 //! subscribes to at all.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,12 @@ use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
 use bytestring::ByteString;
 use tokio::time::Instant;
 
-use crate::mqtt::{Message, Origin, QoS, SubscriptionIds};
+use crate::mqtt::{GroupId, Message, Origin, QoS, SubscriptionIds};
 use crate::replica::command::TakeCommand;
 use crate::replica::{Command, OutboxEvent, Position, ShardId, Target};
 use crate::routing::GroupMatch;
-use crate::signal::{Dead, DropReason, Receiver, Signal};
+use crate::signal::namespace::{Namespace, is_told_already};
+use crate::signal::{Dead, DropReason, Dropped, Receiver, RenderedOnce, Signal};
 
 use super::essential::Essential;
 use super::inbox::{Inbox, Mail, Wake};
@@ -86,14 +88,25 @@ struct Taken {
     reserved: Vec<Reserved>,
     /// What is to be counted once the position is stored.
     uncounted: Vec<Uncounted>,
+    /// What found no room and is told of no further; counted once the command is stored.
+    refused: Vec<Dropped>,
+    /// How much more the queues take that were asked.
+    rooms: Rooms,
     /// Nothing to store but the position.
     empty: bool,
 }
 
+/// By their owners; `None` where there is always room.
+#[derive(Default)]
+struct Rooms {
+    sessions: HashMap<ByteString, Option<usize>>,
+    groups: HashMap<GroupId, Option<usize>>,
+}
+
 impl Taken {
     fn only(command: TakeCommand) -> Self {
-        let (direct, not_retained, reserved, uncounted) = Default::default();
-        Self { command, direct, not_retained, reserved, uncounted, empty: true }
+        let (direct, not_retained, reserved, uncounted, refused, rooms) = Default::default();
+        Self { command, direct, not_retained, reserved, uncounted, refused, rooms, empty: true }
     }
 }
 
@@ -196,20 +209,21 @@ impl OutboxTaker {
             if at > 0 && bytes.max(names) > TAKE_BYTES_MAX {
                 break;
             }
-            let enqueued = taken.command.enqueue.len();
+            let (enqueued, refused) = (taken.command.enqueue.len(), taken.refused.len());
             self.take_event(event, source, now_ms, &mut taken);
             names +=
                 taken.command.enqueue.iter().skip(enqueued).flat_map(|(_, targets)| targets).map(target_bytes).sum::<usize>();
             taken.command.to = *position;
+            bytes += (taken.refused.len() - refused) * size_of::<Dropped>();
         }
         let TakeCommand { enqueue, retain, republish, .. } = &taken.command;
         let stores_nothing = enqueue.is_empty() && retain.is_empty() && republish.is_empty();
-        taken.empty = stores_nothing && taken.direct.is_empty() && taken.not_retained.is_empty();
+        taken.empty = stores_nothing && taken.direct.is_empty() && taken.not_retained.is_empty() && taken.refused.is_empty();
         Some(taken)
     }
 
     fn take_event(&self, event: &Arc<OutboxEvent>, source: ShardId, now_ms: u64, taken: &mut Taken) {
-        let Taken { command, direct, not_retained, reserved, uncounted, .. } = taken;
+        let Taken { command, direct, not_retained, reserved, uncounted, refused, rooms, .. } = taken;
         let dead_known = match &**event {
             OutboxEvent::Returned { group, message } => {
                 if self.node.shard_of(&group.full()) == self.shard {
@@ -302,9 +316,51 @@ impl OutboxTaker {
             }
         }
         self.drop_excess(&message, &mut targets, now_ms);
+        if is_told_already(&message.topic, Namespace::Dropped) {
+            self.refuse(&message, &mut targets, rooms, refused, now_ms);
+        }
         if !targets.is_empty() {
             command.enqueue.push((message, targets));
         }
+    }
+
+    /// Keeps what finds no room in a full queue out of the log where nothing comes of its loss but a count: an analyst who is too slow would
+    /// have each message of `$dropped` stored twice to be dropped.
+    fn refuse(
+        &self,
+        message: &Arc<Message>,
+        targets: &mut Vec<Target>,
+        rooms: &mut Rooms,
+        refused: &mut Vec<Dropped>,
+        at_ms: u64,
+    ) {
+        let Some(cluster) = self.node.cluster() else { return };
+        targets.retain(|target| {
+            let (room, receiver, qos) = match target {
+                Target::Session { client, qos, .. } => {
+                    let read = || cluster.read(self.shard, |state| state.room(client)).flatten();
+                    (rooms.sessions.entry(client.clone()).or_insert_with(read), Receiver::Client(client.clone()), *qos)
+                }
+                Target::Group { group, .. } => {
+                    let read = || cluster.read(self.shard, |state| state.group_room(group)).flatten();
+                    let receiver = Receiver::SharedSubscription(group.full());
+                    (rooms.groups.entry(group.clone()).or_insert_with(read), receiver, message.qos)
+                }
+                Target::Member { .. } | Target::Returned { .. } => return true,
+            };
+            match room {
+                Some(0) => {
+                    let (message, reason) = (Arc::clone(message), DropReason::ClientMessageQueueFull);
+                    refused.push(Dropped { message, qos, receiver, reason, at_ms, rendered: RenderedOnce::default() });
+                    false
+                }
+                Some(left) => {
+                    *left -= 1;
+                    true
+                }
+                None => true,
+            }
+        });
     }
 
     fn room(&self, message: &Message) -> Option<Room> {
@@ -357,7 +413,7 @@ impl OutboxTaker {
     }
 
     fn propose(&mut self, taken: Taken, ctx: &mut Context<Self>) {
-        let Taken { command, direct, not_retained, reserved, .. } = taken;
+        let Taken { command, direct, not_retained, reserved, refused, .. } = taken;
         let Some(cluster) = self.node.cluster() else { return };
         self.busy = true;
         let (source, to) = (command.source, command.to);
@@ -379,6 +435,11 @@ impl OutboxTaker {
             }
             for (message, receivers) in enqueued {
                 taker.node.renderer.enqueued(&message, receivers);
+            }
+            let now_ms = clock::wall_ms();
+            for dropped in refused {
+                taker.node.renderer.enqueued(&dropped.message, 1);
+                taker.node.renderer.render(&Signal::Dropped(dropped), now_ms, true);
             }
             drop(reserved);
             for message in &not_retained {

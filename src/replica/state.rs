@@ -156,6 +156,16 @@ impl State {
         self.declared.contains_key(group)
     }
 
+    /// How many more messages a session's queue takes; `None` where there is none, or the oldest makes room.
+    pub fn room(&self, client: &str) -> Option<usize> {
+        self.sessions.get(client).and_then(|session| session.queue.room(&session.queue_head))
+    }
+
+    /// The same of a shared subscription's.
+    pub fn group_room(&self, group: &GroupId) -> Option<usize> {
+        self.groups.get(group).and_then(|kept| kept.queue.room(&kept.queue_head))
+    }
+
     /// Entries of a session's queue up to `seq`: those a connection that was handed everything up to it has not acknowledged.
     pub fn handed_out(&self, client: &str, seq: u64) -> usize {
         self.sessions.get(client).map_or(0, |session| session.queue.entries.partition_point(|entry| entry.seq() <= seq))

@@ -62,6 +62,11 @@ impl Queue {
         self.is_nearly_full(head) && (self.counted() - 1) * 5 < head.limit as usize * 4
     }
 
+    /// How many more messages it takes; `None` where the oldest makes room.
+    pub(super) fn room(&self, head: &QueueHead) -> Option<usize> {
+        (!head.discard_oldest).then(|| (head.limit as usize).saturating_sub(self.counted()))
+    }
+
     /// Entries that count for the limit.
     fn counted(&self) -> usize {
         self.entries.len().saturating_sub(self.retained_count as usize)
