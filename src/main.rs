@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use troupemq::broker::{Broker, reachable};
 use troupemq::cli::{self, Command, ConfigCommand, EXIT_CONFIG, PasswordCommand, StartArgs};
-use troupemq::config::{self, Loaded};
+use troupemq::config::{self, Loaded, Settings};
 use troupemq::telemetry::logging;
 
 #[global_allocator]
@@ -60,7 +60,7 @@ async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
         tokio::select! {
             () = broker.ready(), if !ready => {
                 ready = true;
-                announce(&broker, began);
+                announce(&broker, &loaded.settings, began);
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -98,7 +98,7 @@ async fn run(loaded: &Loaded, data: &Path) -> ExitCode {
 }
 
 #[expect(clippy::print_stdout, reason = "what a person who starts the program wants to see")]
-fn announce(broker: &Broker, began: Instant) {
+fn announce(broker: &Broker, settings: &Settings, began: Instant) {
     let status = broker.cluster().status();
     let ms = began.elapsed().as_millis();
     println!("TroupeMQ {} · node {} · started in {ms}ms", env!("CARGO_PKG_VERSION"), status.node_name);
@@ -108,7 +108,9 @@ fn announce(broker: &Broker, began: Instant) {
     for address in broker.http_addresses() {
         println!("  {:<20} http://{}/", "Status and metrics", reachable(address));
     }
-    if let Some(listener) = broker.listeners().iter().find(|listener| listener.kind == "TCP Listener") {
+    // Where it shows something to whoever tries.
+    let can_try = settings.addons.lifecycle.enabled && settings.security.authentication.is_off();
+    if let Some(listener) = broker.listeners().iter().find(|listener| listener.kind == "TCP Listener" && can_try) {
         let address = reachable(listener.address);
         println!("Try: mosquitto_sub -h {} -p {} -V 5 -t '$client-events/#' -v", address.ip(), address.port());
     }
