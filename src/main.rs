@@ -108,11 +108,11 @@ fn announce(broker: &Broker, settings: &Settings, began: Instant) {
     for address in broker.http_addresses() {
         println!("  {:<20} http://{}/", "Status and metrics", reachable(address));
     }
-    // Where it shows something to whoever tries.
-    let can_try = settings.addons.lifecycle.enabled && settings.security.authentication.is_off();
-    if let Some(listener) = broker.listeners().iter().find(|listener| listener.kind == "TCP Listener" && can_try) {
+    if let Some(listener) = broker.listeners().iter().find(|listener| listener.kind == "TCP Listener") {
         let address = reachable(listener.address);
-        println!("Try: mosquitto_sub -h {} -p {} -V 5 -t '$client-events/#' -v", address.ip(), address.port());
+        let user = if settings.security.authentication.is_off() { "" } else { " -u NAME -P PASSWORD" };
+        let topic = if settings.addons.lifecycle.enabled { "$client-events/#" } else { "#" };
+        println!("Try: mosquitto_sub -h {} -p {}{user} -V 5 -t '{topic}' -v", address.ip(), address.port());
     }
 }
 

@@ -114,6 +114,24 @@ async fn what_the_original_carries_is_kept_for_subscribers_of_every_kind() {
     late.nothing().await;
 }
 
+/// QoS 0 waits in the queue of the member that was chosen, and is the shared subscription's all the same.
+#[tokio::test]
+async fn what_a_member_loses_of_qos_0_is_told_of_the_shared_subscription() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut watcher = subscribe(&node, &Options::v5("watcher"), &["$dropped/#"], false).await;
+    let mut member = Client::connect(node.mqtt(), &Options::v5("member").maximum_packet_size(100)).await;
+    member.subscribe("$share/g/t", QoS::AtMostOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    publisher.publish("t", &[0; 200], QoS::AtMostOnce).await;
+    let message = watcher.message().await;
+    let property = |name| user_property(&message, name);
+    assert_eq!(property("hmq-drop-reason"), Some("Maximum Packet Size Exceeded"));
+    assert_eq!((property("hmq-drop-origin"), property("hmq-drop-client")), (Some("shared subscription"), None));
+    assert_eq!(property("hmq-drop-shared-subscription"), Some("$share/g/t"));
+    assert_eq!(node.metric("com_hivemq_messages_dropped_topic_message_created_shared_count"), 1.0);
+}
+
 /// The whole shared subscription is named, not the member; QoS 1 messages of it are dropped and expire in its own queue.
 #[tokio::test]
 async fn of_a_shared_subscription_its_full_name_is_told() {

@@ -85,11 +85,12 @@ impl Hooks for NodeHooks {
             PeerMessage::Publish { message } => {
                 publish::deliver_local(&self.0, &message);
             }
-            PeerMessage::DeliverShared { message, client, qos, retain, subscription_ids, .. } => {
+            PeerMessage::DeliverShared { message, group, client, qos, retain, subscription_ids } => {
                 let connection = self.0.routing.client(&client).and_then(|route| route.state().connection);
                 match connection.filter(|c| self.0.is_local(*c)) {
                     Some(c) => {
-                        publish::enqueue_local(&self.0, c.2, publish::delivery(&message, qos, retain, subscription_ids));
+                        let given = publish::delivery(&message, qos, retain, subscription_ids);
+                        publish::enqueue_local(&self.0, c.2, Delivery { source: Source::Member { group }, ..given });
                     }
                     None => tracing::trace!(%client, "the chosen member of a shared subscription is gone"),
                 }

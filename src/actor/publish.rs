@@ -223,7 +223,9 @@ pub fn deliver_to_member(node: &Node, message: &Arc<Message>, found: &GroupMatch
     let retain = message.retain && member.options.retain_as_published;
     let subscription_ids: SubscriptionIds = member.identifier.into_iter().collect();
     if node.is_local(connection) {
-        enqueue_local(node, connection.2, delivery(message, QoS::AtMostOnce, retain, subscription_ids));
+        let source = Source::Member { group: found.group.clone() };
+        let given = delivery(message, QoS::AtMostOnce, retain, subscription_ids);
+        enqueue_local(node, connection.2, Delivery { source, ..given });
     } else if let Some(cluster) = node.cluster() {
         let shared = PeerMessage::DeliverShared {
             message: Arc::clone(message),

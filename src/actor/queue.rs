@@ -351,18 +351,22 @@ impl Queue {
         }
     }
 
-    fn receiver(&self) -> Option<Receiver> {
-        self.grant.as_ref().map(|grant| Receiver::Client(grant.client.clone()))
+    fn receiver(&self, delivery: &Delivery) -> Option<Receiver> {
+        let client = self.grant.as_ref()?.client.clone();
+        Some(match &delivery.source {
+            Source::Member { group } => Receiver::member(group.full(), client),
+            _ => Receiver::Client(client),
+        })
     }
 
     fn raise_dropped(&self, delivery: &Delivery, reason: DropReason) {
-        if let Some(receiver) = self.receiver() {
+        if let Some(receiver) = self.receiver(delivery) {
             self.local.node().signals.dropped(delivery, receiver, reason, clock::wall_ms());
         }
     }
 
     fn raise_expired(&self, delivery: &Delivery, now_ms: u64) {
-        if let Some(receiver) = self.receiver() {
+        if let Some(receiver) = self.receiver(delivery) {
             self.local.node().signals.expired(delivery, receiver, now_ms);
         }
     }

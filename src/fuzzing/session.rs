@@ -406,7 +406,7 @@ fn settings_of(draw: &mut Draw<'_>) -> SessionSettings {
 fn identifier_is_of_its_source(delivery: &Delivery, packet_id: PacketId) -> bool {
     match delivery.source {
         Source::Queue { seq } => u64::from(packet_id.get()) == queue_packet_id(seq),
-        Source::Local | Source::Share { .. } => packet_id.get() >= 32_768,
+        Source::Local | Source::Share { .. } | Source::Member { .. } => packet_id.get() >= 32_768,
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Source {
     Queue { seq: u64 },
     /// The replicated queue of a shared subscription.
     Share { group: GroupId, seq: u64 },
+    /// The connection's own queue in memory: QoS 0 of a shared subscription.
+    Member { group: GroupId },
 }
 
 /// A shared subscription of the cluster: messages for it are handed to one member each.

@@ -187,7 +187,7 @@ impl Outbound {
     fn packet_id(&self, source: &Source) -> Option<PacketId> {
         match source {
             Source::Queue { seq } => Some(queue_packet_id(*seq)).filter(|id| !self.in_flight.contains_key(id)),
-            Source::Local | Source::Share { .. } => {
+            Source::Local | Source::Share { .. } | Source::Member { .. } => {
                 // At most `in_flight.len()` steps find a used one, and the window is far smaller than the range.
                 let first = QUEUE_ID_MAX + 1;
                 let from = self.last_dealt.checked_add(1).unwrap_or(first);

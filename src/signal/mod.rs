@@ -48,6 +48,11 @@ pub enum Receiver {
 impl Receiver {
     /// The id of the consumer that missed a message which is not retained. Our own.
     pub const RETAINED: &str = "retained-messages";
+
+    /// A member of a shared subscription that was chosen for a message.
+    pub fn member(shared_subscription: ByteString, client: ByteString) -> Self {
+        Self::SharedSubscriptionMember { shared_subscription, client }
+    }
 }
 
 /// A message that a receiver did not get because a limit bit.

@@ -421,7 +421,9 @@ impl Client {
             }
             (Source::Local, AckOutcome::Completed(_)) => self.completed += 1,
             (Source::Share { group, seq }, AckOutcome::Completed(_) | AckOutcome::Sent) => self.shared_done(group, seq),
-            (Source::Local, AckOutcome::Sent | AckOutcome::Received) | (Source::Share { .. }, AckOutcome::Received) => {}
+            (Source::Local, AckOutcome::Sent | AckOutcome::Received)
+            | (Source::Share { .. }, AckOutcome::Received)
+            | (Source::Member { .. }, _) => {}
         }
     }
 
@@ -438,6 +440,10 @@ impl Client {
             // The shard raises the signal, exactly once.
             Source::Queue { seq } => self.steps.push((*seq, step)),
             Source::Local => self.raise(delivery, step, |identity| Receiver::Client(identity.client.clone())),
+            Source::Member { group } => {
+                let full = group.full();
+                self.raise(delivery, step, |identity| Receiver::member(full.clone(), identity.client.clone()));
+            }
             // Here too: the dispatcher may have handed it to several members, when it changed nodes.
             Source::Share { group, seq } => {
                 self.shared.retain(|(known, at)| at != seq || known != group);
@@ -453,13 +459,10 @@ impl Client {
             Source::Share { group, seq } => {
                 // The member was chosen already (spec/hivemq.md 4.3).
                 let full = group.full();
-                self.raise(delivery, step, |identity| Receiver::SharedSubscriptionMember {
-                    shared_subscription: full.clone(),
-                    client: identity.client.clone(),
-                });
+                self.raise(delivery, step, |identity| Receiver::member(full.clone(), identity.client.clone()));
                 self.shared_done(group.clone(), *seq);
             }
-            Source::Local | Source::Queue { .. } => self.not_delivered(delivery, step),
+            Source::Local | Source::Queue { .. } | Source::Member { .. } => self.not_delivered(delivery, step),
         }
     }
 
