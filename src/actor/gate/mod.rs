@@ -63,7 +63,7 @@ struct Who {
     client_id: bytestring::ByteString,
     user_name: Option<bytestring::ByteString>,
     address_key: u64,
-    /// Of a user with a password.
+    /// Of a client that proves itself by something that can be tried again and again.
     user_key: Option<u64>,
 }
 
@@ -106,10 +106,13 @@ impl Gate {
             return None;
         }
         let network = address.map(network);
-        // Without a name it is the client id that fails: all nameless ones behind one address are not one user.
-        let nameless = request.user_name.is_none().then_some(&request.client_id);
-        let user_key = request.password.is_some().then(|| self.keys.hash_one((network, &request.user_name, nameless)));
-        let user_name = request.user_name.as_ref().filter(|name| !self.chain.user_name_is_secret() && !is_token(name));
+        let in_user_name = self.chain.user_name_is_secret();
+        let user_name = request.user_name.as_ref().filter(|name| !in_user_name && !is_token(name));
+        // Without a name it is the client id that fails: all nameless ones behind one address are not one user. Nor is a token a name: each
+        // that is tried would be another user.
+        let nameless = user_name.is_none().then_some(&request.client_id);
+        let proves = request.password.is_some() || request.method.is_some() || in_user_name;
+        let user_key = proves.then(|| self.keys.hash_one((network, user_name, nameless)));
         let who = Who {
             address: address.map(|address| address.to_canonical().to_string().into()),
             client_id: request.client_id.clone(),
