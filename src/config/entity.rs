@@ -30,13 +30,13 @@ impl Element {
 
 /// Parses the document; `None` after an error, which is in the report.
 pub(super) fn parse(expanded: &Expanded, report: &Report) -> Option<Element> {
-    parse_up_to(ELEMENTS_MAX, expanded, report)
+    parse_up_to(ELEMENTS_MAX, "hivemq", expanded, report)
 }
 
-/// Parses a document that may have another number of elements than a configuration.
-pub(super) fn parse_up_to(elements_max: usize, expanded: &Expanded, report: &Report) -> Option<Element> {
+/// Parses a document that may have another number of elements than a configuration, and whose root has another name, which is not checked.
+pub(super) fn parse_up_to(elements_max: usize, root_name: &'static str, expanded: &Expanded, report: &Report) -> Option<Element> {
     let counted = Position::START;
-    let mut parser = Parser { expanded, report, open: Vec::new(), root: None, elements: 0, elements_max, counted };
+    let mut parser = Parser { expanded, report, root_name, open: Vec::new(), root: None, elements: 0, elements_max, counted };
     match parser.run() {
         Ok(()) => parser.root,
         Err(Malformed { at, message }) => {
@@ -58,6 +58,8 @@ struct Malformed {
 struct Parser<'a> {
     expanded: &'a Expanded,
     report: &'a Report,
+    /// Of the root element that is expected.
+    root_name: &'static str,
     /// Elements whose end tag has not come.
     open: Vec<Element>,
     root: Option<Element>,
@@ -110,7 +112,7 @@ impl Parser<'_> {
             return Err(format!("elements nested more than {DEPTH_MAX} deep"));
         }
         if self.open.is_empty() && self.root.is_some() {
-            return Err("a second root element; everything belongs inside one <hivemq>".to_owned());
+            return Err("a second root element; everything belongs inside the first".to_owned());
         }
         let name = utf8(start.local_name().as_ref())?;
         let mut attributes = Vec::new();
@@ -158,7 +160,7 @@ impl Parser<'_> {
             (Some(open), _) => {
                 format!("the file ends inside <{}>, which line {} opens at column {}", open.name, open.line, open.column)
             }
-            (None, None) => "no root element; the file holds one <hivemq>".to_owned(),
+            (None, None) => format!("no root element; the file holds one <{}>", self.root_name),
             (None, Some(_)) => return Ok(()),
         };
         Err(Malformed { at, message })

@@ -71,7 +71,7 @@ fn any_mistake_makes_the_whole_file_invalid() {
     let good = user("u1", &format!("<password>{HASHED}</password>"));
     let role = |permissions: &str| format!("<roles><role><id>r1</id><permissions>{permissions}</permissions></role></roles>");
     let table: Vec<(String, &str)> = vec![
-        (String::new(), "not well-formed"),
+        (String::new(), "no root element; the file holds one <file-rbac>"),
         ("<other/>".to_owned(), "found root element"),
         (file("", ROLES), "there is no user"),
         (file(&good, ""), "there is no role"),
