@@ -17,6 +17,8 @@ pub(super) struct Element {
     pub(super) column: u32,
     /// Character data without the white space around it.
     pub(super) text: String,
+    /// The text with the white space around it, where there is some.
+    pub(super) untrimmed: Option<String>,
     /// Names only: no element of `config.xml` has an attribute that means something.
     pub(super) attributes: Vec<String>,
     pub(super) children: Vec<Self>,
@@ -123,13 +125,18 @@ impl Parser<'_> {
         }
         self.counted = self.counted.advanced(&self.expanded.text, at);
         let (line, column) = (self.expanded.source_line(self.counted.line), self.counted.column);
-        self.open.push(Element { name, line, column, text: String::new(), attributes, children: Vec::new() });
+        self.open.push(Element { name, line, column, text: String::new(), untrimmed: None, attributes, children: Vec::new() });
         Ok(())
     }
 
     fn end(&mut self) {
         let Some(mut element) = self.open.pop() else { return };
-        element.text = element.text.trim().to_owned();
+        let trimmed = element.text.trim();
+        if trimmed.len() < element.text.len() {
+            let trimmed = trimmed.to_owned();
+            // Between elements it is for the eye alone.
+            element.untrimmed = Some(std::mem::replace(&mut element.text, trimmed)).filter(|_| element.children.is_empty());
+        }
         match self.open.last_mut() {
             Some(parent) => parent.children.push(element),
             None => self.root = Some(element),

@@ -74,6 +74,11 @@ impl<'a> Node<'a> {
         &self.element.text
     }
 
+    /// The text with the white space around it, where there is some.
+    pub(super) fn untrimmed(&self) -> Option<&'a str> {
+        self.element.untrimmed.as_deref()
+    }
+
     /// The text of a child that must be there and not be empty.
     pub(super) fn required(&self, name: &str) -> Option<&'a str> {
         let text = self.child(name).map(|child| child.text()).filter(|text| !text.is_empty());
