@@ -239,7 +239,8 @@ async fn scram_lets_in_who_proves_the_password_and_nobody_else() {
         client.disconnect().await;
         for (user, password) in [("carol", "pencils"), ("ann", "secret"), ("nobody", "pencil")] {
             let scram = Scram::new(method, user, password);
-            let (mut client, data) = begin(&node, "c", &scram, method).await;
+            // Five failures of one client id would be held off.
+            let (mut client, data) = begin(&node, user, &scram, method).await;
             client.send(&further(method, &scram.last(&data).0)).await.expect("sent");
             assert_eq!(connack(&mut client).await.reason_code, ReasonCode::NotAuthorized, "{user}");
             client.closed().await;
@@ -302,6 +303,52 @@ async fn a_client_authenticates_again_while_messages_go_on() {
     let mut plain = Client::connect(node.mqtt(), &root("plain")).await;
     plain.send(&again(&scram.first())).await.expect("sent");
     assert_eq!(plain.closed().await, Some(ReasonCode::ProtocolError), "CONNECT named no method");
+}
+
+#[tokio::test]
+async fn what_is_refused_without_a_verdict_is_counted_and_written_as_well() {
+    let _permit = acquire(Weight::Node);
+    let mut users = users();
+    users.push(User::scram("dora", "pen", "device"));
+    let files = Rbac::new(&users, ROLES, "");
+    let node = start(&files);
+    let method = "SCRAM-SHA-256";
+    for version in VERSIONS {
+        let ann = |topic: &str| Options::of(version, "ann-1").username("ann").password("secret").will(topic, "x", 0);
+        assert_eq!(refusal(&node, &ann("dev/carol/x")).await.0, ReasonCode::NotAuthorized);
+        let reserved = if version.is_v5() { ReasonCode::TopicNameInvalid } else { ReasonCode::NotAuthorized };
+        assert_eq!(refusal(&node, &ann("$SYS/x")).await.0, reserved);
+    }
+    let mut client = log_in(&node, "c", method).await;
+    let dora = Scram::new(method, "dora", "pen");
+    client.send(&auth(ReasonCode::ReAuthenticate, method, &dora.first())).await.expect("sent");
+    let data = challenge(&mut client, method, ReasonCode::ContinueAuthentication).await;
+    client.send(&further(method, &dora.last(&data).0)).await.expect("sent");
+    assert_eq!(client.closed().await, Some(ReasonCode::NotAuthorized));
+    let mut client = log_in(&node, "c", method).await;
+    client.send(&auth(ReasonCode::ReAuthenticate, "SCRAM-SHA-512", "x")).await.expect("sent");
+    assert_eq!(client.closed().await, Some(ReasonCode::BadAuthenticationMethod));
+
+    let failures = |cause: &str| node.metric(&format!("troupemq_login_failures_total{{cause=\"{cause}\"}}"));
+    let versions = VERSIONS.len() as f64;
+    let counted = ["will", "another-user", "bad-authentication-method", "not-authorized"].map(failures);
+    assert_eq!(counted, [2.0 * versions, 1.0, 1.0, 0.0]);
+    let log = || std::fs::read_to_string(node.data().join("log/event.log")).unwrap_or_default();
+    for (line, times) in [
+        (
+            "ID: ann-1, IP: 127.0.0.1, Username: ann failed to authenticate. reason: the will may not be published.",
+            VERSIONS.len(),
+        ),
+        ("ID: ann-1, IP: 127.0.0.1, Username: ann failed to authenticate. reason: will topic starts with '$'.", VERSIONS.len()),
+        ("ID: c, IP: 127.0.0.1, Username: UNKNOWN failed to authenticate. reason: authentication as another user.", 1),
+        (
+            "ID: c, IP: 127.0.0.1, Username: carol failed to authenticate. reason: authentication method is not the one of CONNECT.",
+            1,
+        ),
+    ] {
+        wait::until(line, SOON, || (log().matches(line).count() == times).then_some(()));
+    }
+    assert!(node.stderr().contains("a client is refused"));
 }
 
 #[tokio::test]
@@ -475,6 +522,12 @@ async fn a_certificate_stands_for_the_user_it_names_on_its_listener_alone() {
         \x20\x00\x10\x03\x00\x00\x00\x00\x22\x00\x08device-7";
     let proxied = over(None, told).await;
     assert_eq!(code(proxied, &Options::v5("c")).await, ReasonCode::BadUserNameOrPassword);
+    // A certificate of another authority ends the handshake, which is counted and said.
+    let stranger = Way { tls: Some(pki.client_of(&Pki::new(), "device-7")), ..Way::default() }.relay(broker).await;
+    assert!(Client::try_connect(stranger, &Options::v5("c")).await.is_err());
+    wait::until("the handshake is counted", SOON, || (node.metric("troupemq_tls_handshakes_failed_total") == 1.0).then_some(()));
+    let log = node.stderr();
+    assert!(log.contains("TLS handshake failed") && log.contains("127.0.0.1"), "{log}");
 }
 
 /// cases.md, row 99.

@@ -456,11 +456,7 @@ async fn secrets_stay_inside(token_from: &str) {
         _ = client.send_bytes(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF]).await;
     }
     // Files that change for the worse, with secrets in them.
-    keys.write(&format!(
-        "{{\"keys\": [{}, {{\"kty\": \"oct\", \"k\": \"{}!\"}}]}}",
-        shared("x"),
-        secret("Broken-K-4711".to_owned())
-    ));
+    keys.write(&format!("{{\"keys\": [{{\"kty\": \"oct\", \"k\": \"{}!\"}}]}}", secret("Broken-K-4711".to_owned())));
     wait::until("the broken set is said", SOON, || node.stderr().contains("those from before stay in force").then_some(()));
     keys.set(&[shared("shared")]);
     files.write(&[User::new("x", &format!("<password>{}</password>", secret("Broken-File-4711".to_owned())), "no role")], roles);

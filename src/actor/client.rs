@@ -333,8 +333,12 @@ impl Client {
             Ok(decoded) => {
                 self.local.node().metrics.received(&decoded);
                 self.record_received(&decoded);
+                let claim = self.claim_of(&decoded);
                 let assigned = || effects::assigned_client_id(self.connection);
                 self.machine.handle_packet(decoded, &assigned, self.now, &mut self.effects);
+                if let Some(claim) = claim {
+                    self.claimed(claim);
+                }
                 self.run_effects(ctx);
             }
             Err(error) => self.on_decode_error(&error, first.as_deref().unwrap_or_default(), ctx),

@@ -70,12 +70,12 @@ impl Guard {
         if leads {
             watching.tell(node, facts, &detection, ban);
         }
-        let left_ms = ban.map_or(0, |ban| ban.until_ms.saturating_sub(clock::wall_ms()));
-        if left_ms > 0
+        let now_ms = clock::wall_ms();
+        if let Some(ban) = ban.filter(|ban| ban.until_ms > now_ms)
             && node.is_local((connection.node, connection.incarnation, connection.connection))
             && let Some(hub) = node.hub_of(connection.connection)
         {
-            hub.post(HubItem::Banned { connection: connection.connection, reason: reason(left_ms) });
+            hub.post(HubItem::Banned { connection: connection.connection, reason: reason(&ban, now_ms) });
         }
     }
 
@@ -83,8 +83,8 @@ impl Guard {
     pub fn keeps_out(&self, client_id: &str, address: Option<&str>) -> Option<String> {
         let watching = self.0.as_ref().filter(|watching| watching.has_bans.load(Ordering::Relaxed))?;
         let now_ms = clock::wall_ms();
-        let until_ms = watching.state.lock().bans.until(client_id, address, now_ms)?;
-        Some(reason(until_ms - now_ms))
+        let ban = watching.state.lock().bans.find(client_id, address, now_ms)?;
+        Some(reason(&ban, now_ms))
     }
 
     pub fn bans(&self) -> Vec<(Whom, Ban)> {
@@ -155,8 +155,13 @@ impl Watching {
 /// Of a client id in the log.
 const CLIENT_ID_BYTES_MAX: usize = 100;
 
-fn reason(left_ms: u64) -> String {
-    format!("banned for {} more seconds, since it connected too often", left_ms.div_ceil(1000))
+/// For the client.
+fn reason(ban: &Ban, now_ms: u64) -> String {
+    let why = match ban.cause {
+        Cause::Flapping => "it connected too often",
+        Cause::Fight => "several clients fought over the client identifier",
+    };
+    format!("banned for {} more seconds, since {why}", ban.until_ms.saturating_sub(now_ms).div_ceil(1000))
 }
 
 #[cfg(test)]
@@ -217,7 +222,10 @@ mod tests {
         assert_eq!((guard.keeps_out("c", None), guard.bans_len()), (None, 0));
         assert!(fight(&guard, clock::wall_ms() - 30_000));
         let reason = guard.keeps_out("c", None).unwrap();
-        assert!(reason.starts_with("banned for "), "{reason}");
+        assert!(
+            reason.starts_with("banned for ") && reason.ends_with("since several clients fought over the client identifier"),
+            "{reason}"
+        );
         assert_eq!(guard.bans_len(), 1);
         assert!(guard.pardon(&Whom::ClientId("c".into())) && guard.keeps_out("c", None).is_none());
     }

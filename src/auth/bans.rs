@@ -54,11 +54,11 @@ impl Bans {
         }
     }
 
-    /// Until when a client is kept out, if it is.
-    pub fn until(&self, client_id: &str, address: Option<&str>, now_ms: u64) -> Option<u64> {
+    /// The ban that keeps a client out, if one does; of two, the one that ends later.
+    pub fn find(&self, client_id: &str, address: Option<&str>, now_ms: u64) -> Option<Ban> {
         let by_address = address.and_then(|address| self.addresses.get(address));
         let found = [self.client_ids.get(client_id), by_address];
-        found.into_iter().flatten().map(|ban| ban.until_ms).filter(|until_ms| *until_ms > now_ms).max()
+        found.into_iter().flatten().copied().filter(|ban| ban.until_ms > now_ms).max_by_key(|ban| ban.until_ms)
     }
 
     /// Lets somebody in again; whether anybody kept it out.
@@ -137,13 +137,17 @@ mod tests {
             ("192.0.2.1", Some("c"), 0, None),
         ];
         for (client_id, address, now_ms, expected) in table {
-            assert_eq!(bans.until(client_id, address, now_ms), expected, "{client_id} {address:?} {now_ms}");
+            assert_eq!(
+                bans.find(client_id, address, now_ms).map(|ban| ban.until_ms),
+                expected,
+                "{client_id} {address:?} {now_ms}"
+            );
         }
         let names = |bans: &Bans, now_ms| bans.list(now_ms).into_iter().map(|(whom, _)| whom).collect::<Vec<_>>();
         assert_eq!(names(&bans, 0), [client("c"), Whom::Address("192.0.2.1".into())]);
         assert_eq!((names(&bans, 1_500).len(), bans.len(1_500), bans.len(2_000)), (1, 1, 0));
         assert!(bans.remove(&client("c")) && !bans.remove(&client("c")) && !bans.remove(&Whom::Address("c".into())));
-        assert_eq!(bans.until("c", None, 0), None);
+        assert_eq!(bans.find("c", None, 0), None);
     }
 
     #[test]
@@ -151,7 +155,7 @@ mod tests {
         let mut bans = Bans::default();
         for (until_ms, expected) in [(1_000, 1_000), (500, 1_000), (3_000, 3_000)] {
             bans.add(client("c"), ban(0, until_ms));
-            assert_eq!((bans.until("c", None, 0), bans.list(0).len()), (Some(expected), 1));
+            assert_eq!((bans.find("c", None, 0).map(|ban| ban.until_ms), bans.list(0).len()), (Some(expected), 1));
         }
     }
 
@@ -161,7 +165,8 @@ mod tests {
         for n in 0..(BANS_MAX as u64 + 10) {
             bans.add(client(&n.to_string()), ban(0, 1_000 + n));
         }
-        assert_eq!((bans.len(0), bans.until("9", None, 0), bans.until("10", None, 0)), (BANS_MAX, None, Some(1_010)));
+        let until = |client_id: &str| bans.find(client_id, None, 0).map(|ban| ban.until_ms);
+        assert_eq!((bans.len(0), until("9"), until("10")), (BANS_MAX, None, Some(1_010)));
         bans.add(client("late"), ban(20_000, 30_000));
         assert_eq!(bans.by_end.len(), 1, "those that ended are forgotten");
         for n in 0..500 {

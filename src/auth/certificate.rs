@@ -8,7 +8,7 @@ use crate::mqtt::ReasonCode;
 /// Lets in who shows a certificate. A client without one, or that proves itself by a password or a method as well, is passed on.
 pub struct ClientCertificate {
     name: CertificateName,
-    /// Where the user's roles are; without it a certificate allows everything.
+    /// Where the user's roles are, whatever the listener; without it a certificate allows everything.
     rbac: Option<FileRbac>,
 }
 
@@ -35,7 +35,8 @@ impl Authenticator for ClientCertificate {
         if request.user_name.as_ref().is_some_and(|claimed| claimed != user) {
             return Answer::refuse(ReasonCode::BadUserNameOrPassword, "the user name is not the certificate's");
         }
-        let Some(rbac) = self.rbac.as_ref().filter(|rbac| rbac.guards(&request.listener)) else {
+        // `listener-names` says who is asked for a password. A listener that is not among them is no reason to allow everything.
+        let Some(rbac) = &self.rbac else {
             return Answer::accept(Principal::unlimited(user.clone()), None);
         };
         if let Some(refusal) = check_names(&request.client_id, user) {

@@ -163,14 +163,23 @@ fn a_certificate_stands_for_the_user_it_names() {
         (with(bare(), names(None, Some("bob"))), ok("(passed)"), ok("bob")),
         (with(bare(), names(Some("nobody"), None)), Err(ReasonCode::NotAuthorized), ok("(passed)")),
         (with(bare(), names(Some("al+ce"), None)), Err(ReasonCode::BadUserNameOrPassword), ok("(passed)")),
+        (
+            with(Request { client_id: "x#".into(), ..bare() }, names(Some("alice"), None)),
+            Err(ReasonCode::ClientIdentifierNotValid),
+            ok("(passed)"),
+        ),
         (with(request(Some("alice"), None), names(Some("alice"), None)), ok("alice"), ok("(passed)")),
         (with(request(Some("bob"), None), names(Some("alice"), None)), Err(ReasonCode::BadUserNameOrPassword), ok("(passed)")),
         (with(request(Some("bob"), Some("pw-bob")), names(Some("alice"), None)), ok("(passed)"), ok("(passed)")),
     ];
-    for (request, by_common_name, by_alternative_name) in table {
-        let by = |name| outcome(&ClientCertificate::new(name, Some(rbac(settings()))), &request);
-        assert_eq!(by(CertificateName::CommonName), by_common_name, "{request:?}");
-        assert_eq!(by(CertificateName::SubjectAlternativeName), by_alternative_name, "{request:?}");
+    // On a listener that File RBAC asks about passwords, and on one that it does not.
+    let elsewhere = FileRbacSettings { listener_names: Some(vec!["other".to_owned()]), ..settings() };
+    for settings in [settings(), elsewhere] {
+        for (request, by_common_name, by_alternative_name) in &table {
+            let by = |name| outcome(&ClientCertificate::new(name, Some(rbac(settings.clone()))), request);
+            assert_eq!(by(CertificateName::CommonName), *by_common_name, "{request:?}");
+            assert_eq!(by(CertificateName::SubjectAlternativeName), *by_alternative_name, "{request:?}");
+        }
     }
     let alone = ClientCertificate::new(CertificateName::CommonName, None);
     assert_eq!(outcome(&alone, &with(bare(), names(Some("anybody"), None))), ok("anybody"));

@@ -51,7 +51,9 @@ fn parse(raw: &[u8], report: &Report) -> Vec<GroupId> {
         report.error(0, "", "not UTF-8 text; save the file in that encoding");
         return Vec::new();
     };
-    let Some(root) = entity::parse_up_to(DECLARED_ELEMENTS_MAX, &Expanded::verbatim(text), report) else { return Vec::new() };
+    let Some(root) = entity::parse_up_to(DECLARED_ELEMENTS_MAX, ROOT, &Expanded::verbatim(text), report) else {
+        return Vec::new();
+    };
     if root.name != ROOT {
         report.error(root.line, "", format!("found root element <{}>; allowed: <{ROOT}>", root.name.escape_debug()));
         return Vec::new();

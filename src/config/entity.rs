@@ -17,6 +17,8 @@ pub(super) struct Element {
     pub(super) column: u32,
     /// Character data without the white space around it.
     pub(super) text: String,
+    /// The text with the white space around it, where there is some.
+    pub(super) untrimmed: Option<String>,
     /// Names only: no element of `config.xml` has an attribute that means something.
     pub(super) attributes: Vec<String>,
     pub(super) children: Vec<Self>,
@@ -30,13 +32,13 @@ impl Element {
 
 /// Parses the document; `None` after an error, which is in the report.
 pub(super) fn parse(expanded: &Expanded, report: &Report) -> Option<Element> {
-    parse_up_to(ELEMENTS_MAX, expanded, report)
+    parse_up_to(ELEMENTS_MAX, "hivemq", expanded, report)
 }
 
-/// Parses a document that may have another number of elements than a configuration.
-pub(super) fn parse_up_to(elements_max: usize, expanded: &Expanded, report: &Report) -> Option<Element> {
+/// Parses a document that may have another number of elements than a configuration, and whose root has another name, which is not checked.
+pub(super) fn parse_up_to(elements_max: usize, root_name: &'static str, expanded: &Expanded, report: &Report) -> Option<Element> {
     let counted = Position::START;
-    let mut parser = Parser { expanded, report, open: Vec::new(), root: None, elements: 0, elements_max, counted };
+    let mut parser = Parser { expanded, report, root_name, open: Vec::new(), root: None, elements: 0, elements_max, counted };
     match parser.run() {
         Ok(()) => parser.root,
         Err(Malformed { at, message }) => {
@@ -58,6 +60,8 @@ struct Malformed {
 struct Parser<'a> {
     expanded: &'a Expanded,
     report: &'a Report,
+    /// Of the root element that is expected.
+    root_name: &'static str,
     /// Elements whose end tag has not come.
     open: Vec<Element>,
     root: Option<Element>,
@@ -110,7 +114,7 @@ impl Parser<'_> {
             return Err(format!("elements nested more than {DEPTH_MAX} deep"));
         }
         if self.open.is_empty() && self.root.is_some() {
-            return Err("a second root element; everything belongs inside one <hivemq>".to_owned());
+            return Err("a second root element; everything belongs inside the first".to_owned());
         }
         let name = utf8(start.local_name().as_ref())?;
         let mut attributes = Vec::new();
@@ -121,13 +125,18 @@ impl Parser<'_> {
         }
         self.counted = self.counted.advanced(&self.expanded.text, at);
         let (line, column) = (self.expanded.source_line(self.counted.line), self.counted.column);
-        self.open.push(Element { name, line, column, text: String::new(), attributes, children: Vec::new() });
+        self.open.push(Element { name, line, column, text: String::new(), untrimmed: None, attributes, children: Vec::new() });
         Ok(())
     }
 
     fn end(&mut self) {
         let Some(mut element) = self.open.pop() else { return };
-        element.text = element.text.trim().to_owned();
+        let trimmed = element.text.trim();
+        if trimmed.len() < element.text.len() {
+            let trimmed = trimmed.to_owned();
+            // Between elements it is for the eye alone.
+            element.untrimmed = Some(std::mem::replace(&mut element.text, trimmed)).filter(|_| element.children.is_empty());
+        }
         match self.open.last_mut() {
             Some(parent) => parent.children.push(element),
             None => self.root = Some(element),
@@ -158,7 +167,7 @@ impl Parser<'_> {
             (Some(open), _) => {
                 format!("the file ends inside <{}>, which line {} opens at column {}", open.name, open.line, open.column)
             }
-            (None, None) => "no root element; the file holds one <hivemq>".to_owned(),
+            (None, None) => format!("no root element; the file holds one <{}>", self.root_name),
             (None, Some(_)) => return Ok(()),
         };
         Err(Malformed { at, message })

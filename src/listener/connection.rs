@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
+use tokio_rustls::rustls;
 
 use super::stream::{Replay, Socket, StreamTransport};
 use super::websocket::{self, transport::WebSocketTransport};
@@ -66,7 +67,7 @@ impl Endpoint {
         let socket = match &self.tls {
             None => Socket::Plain(stream),
             Some(tls) => {
-                let (stream, certificate) = tls.accept(stream).await?;
+                let (stream, certificate) = tls.accept(stream).await.map_err(|error| refused(error, accepted.peer))?;
                 accepted.secure = true;
                 // What the client showed to the broker itself outweighs what a proxy says.
                 if let Some(certificate) = certificate {
@@ -90,6 +91,22 @@ impl Endpoint {
         let listener_port = local.map_or(0, |a| a.port());
         let (listener, listener_kind) = (Arc::clone(&self.name), self.kind);
         Accepted { peer: Some(peer), local, listener_port, listener, listener_kind, secure: false, certificate: None }
+    }
+}
+
+/// A TLS handshake that one side refused; whose it was, by what a proxy says where one is believed.
+#[derive(Debug, thiserror::Error)]
+#[error("TLS handshake failed: {error}")]
+pub struct HandshakeFailed {
+    pub peer: Option<SocketAddr>,
+    error: io::Error,
+}
+
+/// Tells what TLS refuses from a network that fails.
+fn refused(error: io::Error, peer: Option<SocketAddr>) -> io::Error {
+    match error.get_ref() {
+        Some(inner) if inner.is::<rustls::Error>() => io::Error::new(error.kind(), HandshakeFailed { peer, error }),
+        _ => error,
     }
 }
 

@@ -24,12 +24,15 @@ use crate::actor::client::Client;
 use crate::actor::hub::Local;
 use crate::config::settings::{ListenerKind, ListenerSettings};
 use crate::config::tls::TlsError;
+use crate::telemetry::RateLimited;
 use admission::{Admission, Admitted};
-use connection::{Endpoint, Opened};
+use connection::{Endpoint, HandshakeFailed, Opened};
 use tls::reload::{self, Reloader};
 
 /// Time of each step before MQTT where the configuration sets no limit.
 const STEP_MAX: Duration = Duration::from_secs(60);
+
+static HANDSHAKE: RateLimited = RateLimited::new(Duration::from_secs(5));
 
 /// Why a listener does not listen.
 #[derive(Debug, thiserror::Error)]
@@ -174,7 +177,14 @@ fn open(local: Rc<Local>, endpoint: Arc<Endpoint>, stream: TcpStream, peer: Sock
         match endpoint.open(stream, peer).await {
             Ok(Some(opened)) => begin(local, opened),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%peer, %error, "a connection ended before MQTT began"),
+            Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<HandshakeFailed>()) {
+                Some(failed) => {
+                    local.node().metrics.own.tls_handshakes_failed_total.inc();
+                    let (listener, address) = (&endpoint.name, failed.peer.unwrap_or(peer));
+                    crate::warn_limited!(HANDSHAKE, %listener, %address, %error, "a client is refused");
+                }
+                None => tracing::debug!(%peer, %error, "a connection ended before MQTT began"),
+            },
         }
     });
 }

@@ -39,10 +39,12 @@ pub enum LoginFailure {
     Busy,
     Timeout,
     Banned,
+    Will,
+    AnotherUser,
 }
 
 impl LoginFailure {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::NotAuthorized,
         Self::BadUserNameOrPassword,
         Self::BadAuthenticationMethod,
@@ -51,6 +53,8 @@ impl LoginFailure {
         Self::Busy,
         Self::Timeout,
         Self::Banned,
+        Self::Will,
+        Self::AnotherUser,
     ];
 
     /// By the code that CONNACK says.
@@ -76,6 +80,8 @@ impl LoginFailure {
             Self::Busy => "busy",
             Self::Timeout => "timeout",
             Self::Banned => "banned",
+            Self::Will => "will",
+            Self::AnotherUser => "another-user",
         }
     }
 }
@@ -124,6 +130,8 @@ pub struct OwnMetrics {
     pub connects_held_total: IntCounter,
     /// Connections closed before they were connected, since their listener let in its rate and more were waiting than can be let in in time.
     pub connects_refused_total: IntCounter,
+    /// TLS handshakes of clients that came to nothing, but those whose connection broke or whose time ran out.
+    pub tls_handshakes_failed_total: IntCounter,
     /// Bytes held for packets of which not all has come.
     pub incomplete_packet_bytes: IntGauge,
     /// Subscriptions removed from sessions because their clients may not have them any more.
@@ -226,6 +234,11 @@ impl OwnMetrics {
                 registry,
                 "connects_refused_total",
                 "Connections that connect-overload-protection closed.",
+            )?,
+            tls_handshakes_failed_total: counter(
+                registry,
+                "tls_handshakes_failed_total",
+                "TLS handshakes that a client or the node refused: certificates, versions, what is no TLS.",
             )?,
             subscriptions_withdrawn_total: counter(
                 registry,

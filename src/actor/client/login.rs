@@ -3,12 +3,14 @@
 use std::sync::{Arc, LazyLock};
 
 use actix::Context;
+use bytestring::ByteString;
 
 use super::Client;
-use crate::actor::gate::{Outcome, Reply};
+use crate::actor::gate::{Outcome, Reply, tell_refused};
 use crate::auth::{CertificateNames, Principal, Refusal, Request, Verdict};
-use crate::mqtt::ReasonCode;
-use crate::session::{Evidence, Stage};
+use crate::mqtt::{Packet, ReasonCode, topic_name};
+use crate::session::{Effect, Evidence, Stage};
+use crate::telemetry::event_log::{Event, Who};
 use crate::telemetry::own::LoginFailure;
 
 /// Everybody, on a node without authenticators.
@@ -16,6 +18,14 @@ static ANYBODY: LazyLock<Arc<Principal>> = LazyLock::new(Arc::default);
 
 pub(super) fn anybody() -> Arc<Principal> {
     Arc::clone(&ANYBODY)
+}
+
+/// What a packet may be refused for without a verdict.
+pub(super) enum Claim {
+    /// The client id and, where it may be told, the user name of a CONNECT whose will is for a topic that begins with `$`.
+    ReservedWill(ByteString, Option<ByteString>),
+    /// AUTH may name another method.
+    Method,
 }
 
 impl Client {
@@ -89,11 +99,89 @@ impl Client {
     }
 
     fn authenticated(&mut self, outcome: Outcome) {
-        match (outcome.exchange, &mut self.login) {
-            (Some(exchange), Some(login)) => login.keep(exchange),
-            _ => self.login = None,
-        }
+        let login = match (outcome.exchange, &mut self.login) {
+            (Some(exchange), Some(login)) => {
+                login.keep(exchange);
+                None
+            }
+            _ => self.login.take(),
+        };
+        let accepted = matches!(outcome.verdict, Verdict::Accept { .. });
         self.judge(outcome.verdict);
+        // The authenticators have let it in, and the machine has not.
+        if accepted
+            && let Some(login) = login
+            && self.refused_with(ReasonCode::NotAuthorized)
+        {
+            let (cause, reason) = match self.identity {
+                None => (LoginFailure::Will, "the will may not be published"),
+                Some(_) => (LoginFailure::AnotherUser, "authentication as another user"),
+            };
+            self.record_refusal(login.client_id(), login.ip(), login.user_name().map(|name| &**name), cause, reason);
+        }
+    }
+
+    /// What a client is refused for before anybody is asked who it is.
+    pub(super) fn claim_of(&self, packet: &Packet) -> Option<Claim> {
+        match packet {
+            Packet::Connect(connect) if connect.will.as_ref().is_some_and(|will| topic_name::is_reserved(&will.topic)) => {
+                let gate = self.local.node().gate();
+                let told = |name: &&ByteString| gate.is_none_or(|gate| gate.may_be_told(name));
+                Some(Claim::ReservedWill(connect.client_id.clone(), connect.username.as_ref().filter(told).cloned()))
+            }
+            Packet::Auth(_) => Some(Claim::Method),
+            _ => None,
+        }
+    }
+
+    /// Has it counted and written, where it was refused for that.
+    pub(super) fn claimed(&self, claim: Claim) {
+        let address = self.accepted.peer.map(|address| address.ip().to_canonical().to_string());
+        match (claim, &self.identity, &self.login) {
+            (Claim::ReservedWill(client_id, user_name), ..) if self.refused_with(ReasonCode::TopicNameInvalid) => {
+                let reason = "will topic starts with '$'";
+                self.record_refusal(&client_id, address.as_deref(), user_name.as_deref(), LoginFailure::Will, reason);
+            }
+            (Claim::Method, Some(_), _) | (Claim::Method, _, Some(_))
+                if self.refused_with(ReasonCode::BadAuthenticationMethod) =>
+            {
+                let (client_id, user_name) = match (&self.identity, &self.login) {
+                    (Some(identity), _) => (&identity.facts.client_id, identity.facts.username.as_ref()),
+                    (None, Some(login)) => (login.client_id(), login.user_name()),
+                    (None, None) => return,
+                };
+                let reason = "authentication method is not the one of CONNECT";
+                let cause = LoginFailure::BadAuthenticationMethod;
+                self.record_refusal(client_id, address.as_deref(), user_name.map(|name| &**name), cause, reason);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the machine has just ended the connection with that code, which is still to be sent.
+    fn refused_with(&self, code: ReasonCode) -> bool {
+        self.machine.is_closed()
+            && self.effects.iter().any(|effect| match effect {
+                Effect::Send(Packet::Connack(connack)) => connack.reason_code == code,
+                Effect::End(end) => end.reason_code == Some(code),
+                _ => false,
+            })
+    }
+
+    fn record_refusal(
+        &self,
+        client_id: &str,
+        ip: Option<&str>,
+        user_name: Option<&str>,
+        cause: LoginFailure,
+        reason: &'static str,
+    ) {
+        let node = self.local.node();
+        node.metrics.own.login_failed(cause);
+        if node.events.is_on() {
+            node.events.tell(&Event::LoginFailed { who: Who { client_id: Some(client_id), ip }, user_name, reason });
+        }
+        tell_refused(ip, client_id, user_name, reason);
     }
 
     fn judge(&mut self, verdict: Verdict) {

@@ -51,7 +51,7 @@ impl Client {
         }
         let (client_id, ip) = match (&self.identity, &self.login) {
             (Some(identity), _) => (Some(&*identity.facts.client_id), identity.facts.client_ip.as_deref()),
-            (None, Some(login)) => (Some(login.client_id()), login.ip()),
+            (None, Some(login)) => (Some(&**login.client_id()), login.ip()),
             (None, None) => (None, None),
         };
         events.tell(&event(Who { client_id, ip }));

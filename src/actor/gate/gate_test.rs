@@ -103,6 +103,49 @@ async fn nameless_clients_behind_one_address_do_not_fail_for_each_other() {
     assert!(matches!(outcome(of("b", "right")).await, Verdict::Accept { .. }));
 }
 
+/// Refuses everybody at once, by whatever way they come.
+struct Wall {
+    by_user_name: bool,
+}
+
+impl Authenticator for Wall {
+    fn begin(&self, _: &Request, _: &dyn Fn() -> String) -> Answer {
+        Answer::Decided(Verdict::Refuse(Refusal::CREDENTIALS))
+    }
+
+    fn serves(&self, _: &str) -> bool {
+        true
+    }
+
+    fn user_name_is_secret(&self) -> bool {
+        self.by_user_name
+    }
+}
+
+#[actix_web::test]
+async fn who_fails_by_a_method_or_by_its_user_name_is_turned_away_as_well() {
+    let of = |client_id: &str| Request { client_id: client_id.into(), ..Request::default() };
+    let by_method = |client_id: &str, _| Request { method: Some("SCRAM-SHA-256".into()), ..of(client_id) };
+    let by_user_name = |client_id: &str, n: usize| Request { user_name: Some(format!("ey{n}.e30.AAAA").into()), ..of(client_id) };
+    let cases: [(bool, &dyn Fn(&str, usize) -> Request); 2] = [(false, &by_method), (true, &by_user_name)];
+    for (in_user_name, request) in cases {
+        let chain = Chain::new(vec![Box::new(Wall { by_user_name: in_user_name })], false);
+        let gate = Arc::new(Gate::new(chain, Arc::new(Metrics::new().unwrap())).unwrap());
+        let code = |request: Request| {
+            let mut login = gate.open(&request, Some([192, 0, 2, 1].into())).expect("room");
+            match login.begin(request) {
+                Reply::Now(Outcome { verdict: Verdict::Refuse(refusal), .. }) => refusal.code,
+                _ => panic!("neither late nor accepted"),
+            }
+        };
+        for n in 0..5 {
+            assert_eq!(code(request("a", n)), ReasonCode::NotAuthorized);
+        }
+        assert_eq!(code(request("a", 5)), ReasonCode::ConnectionRateExceeded, "by its user name: {in_user_name}");
+        assert_eq!(code(request("b", 0)), ReasonCode::NotAuthorized);
+    }
+}
+
 #[test]
 fn a_token_in_place_of_a_user_name_is_not_kept_to_be_logged() {
     let gate = gate();

@@ -63,7 +63,7 @@ struct Who {
     client_id: bytestring::ByteString,
     user_name: Option<bytestring::ByteString>,
     address_key: u64,
-    /// Of a user with a password.
+    /// Of a client that proves itself by something that can be tried again and again.
     user_key: Option<u64>,
 }
 
@@ -106,10 +106,13 @@ impl Gate {
             return None;
         }
         let network = address.map(network);
-        // Without a name it is the client id that fails: all nameless ones behind one address are not one user.
-        let nameless = request.user_name.is_none().then_some(&request.client_id);
-        let user_key = request.password.is_some().then(|| self.keys.hash_one((network, &request.user_name, nameless)));
-        let user_name = request.user_name.as_ref().filter(|name| !self.chain.user_name_is_secret() && !is_token(name));
+        let in_user_name = self.chain.user_name_is_secret();
+        let user_name = request.user_name.as_ref().filter(|name| self.may_be_told(name));
+        // Without a name it is the client id that fails: all nameless ones behind one address are not one user. Nor is a token a name: each
+        // that is tried would be another user.
+        let nameless = user_name.is_none().then_some(&request.client_id);
+        let proves = request.password.is_some() || request.method.is_some() || in_user_name;
+        let user_key = proves.then(|| self.keys.hash_one((network, user_name, nameless)));
         let who = Who {
             address: address.map(|address| address.to_canonical().to_string().into()),
             client_id: request.client_id.clone(),
@@ -118,6 +121,11 @@ impl Gate {
             user_key,
         };
         Some(Login { gate: Arc::clone(self), exchange: None, who })
+    }
+
+    /// Whether a user name that was sent proves nothing, so that others may see it.
+    pub fn may_be_told(&self, user_name: &str) -> bool {
+        !self.chain.user_name_is_secret() && !is_token(user_name)
     }
 
     /// Has a failure written: who it was and why, and nothing that proves anything.
@@ -135,15 +143,7 @@ impl Gate {
             return Duration::ZERO;
         }
         self.record(who, refusal.reason);
-        let (address, client_id, user_name) = (&who.address, short(&who.client_id), who.user_name.as_deref().map(short));
-        crate::warn_limited!(
-            FAILED,
-            address = address.as_deref(),
-            ?client_id,
-            user_name,
-            reason = refusal.reason,
-            "a client is refused"
-        );
+        tell_refused(who.address.as_deref(), &who.client_id, who.user_name.as_deref(), refusal.reason);
         // What was not looked at does not count against the user once more.
         let user = who.user_key.filter(|_| refusal != Refusal::TOO_MANY_FAILURES);
         Duration::from_millis(self.failures.lock().failed(who.address_key, user, clock::now().mono_ms))
@@ -185,8 +185,13 @@ impl Login {
         self.gate.record(&self.who, "authentication took too long");
     }
 
-    pub fn client_id(&self) -> &str {
+    pub fn client_id(&self) -> &bytestring::ByteString {
         &self.who.client_id
+    }
+
+    /// The claimed user name, where it may be told.
+    pub fn user_name(&self) -> Option<&bytestring::ByteString> {
+        self.who.user_name.as_ref()
     }
 
     pub fn ip(&self) -> Option<&str> {
@@ -248,6 +253,12 @@ impl Drop for Login {
     fn drop(&mut self) {
         self.gate.under_way.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Has a refusal logged, with nothing that proves anything; at most a line in five seconds.
+pub fn tell_refused(address: Option<&str>, client_id: &str, user_name: Option<&str>, reason: &str) {
+    let (client_id, user_name) = (short(client_id), user_name.map(short));
+    crate::warn_limited!(FAILED, address, ?client_id, user_name, reason, "a client is refused");
 }
 
 /// As much of a name as a line of the log holds.

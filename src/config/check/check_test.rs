@@ -1102,7 +1102,13 @@ fn what_is_wrong_with_tokens_keys_is_told_at_its_line_before_the_start() {
     let table = [
         (String::new(), "jwt>: there is no key; add <secret>"),
         ("<jwks-file>no.json</jwks-file>".to_owned(), "jwt/jwks-file>: no.json cannot be read: No such file"),
-        ("<secret-file>no</secret-file>".to_owned(), "jwt/secret-file>: no cannot be read"),
+        ("<secret-file>hunter2</secret-file>".to_owned(), "jwt/secret-file>: names no file (it is not shown"),
+        ("<secret></secret>".to_owned(), "jwt/secret>: is empty, or the variable in it is; allowed: a secret"),
+        (format!("{keys}<secret/>"), "jwt/secret>: is empty, or the variable in it is; allowed: a secret"),
+        (
+            format!("{keys}<secret-base64>hunter2</secret-base64>"),
+            "jwt/secret-base64>: found a value that is not shown, since a secret may have got here; allowed: true or false",
+        ),
         (format!("{keys}<public-key-file>FIXTURES/rsa-weak.pem</public-key-file>"), "RSA key of 1024 bits; allowed: 2048"),
         ("<secret>hunter2</secret><secret-base64>true</secret-base64>".to_owned(), "jwt/secret>: is not base64"),
         ("<secret>-----BEGIN PUBLIC KEY-----</secret>".to_owned(), "jwt/secret>: is PEM, which is no secret"),

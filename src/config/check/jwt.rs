@@ -91,6 +91,11 @@ fn algorithms(jwt: &View<'_>) -> Vec<Algorithm> {
 }
 
 fn check_keys(jwt: &View<'_>, sources: &KeySources, algorithms: &[Algorithm]) {
+    let secret = jwt.at("secret");
+    if secret.exists() && secret.own_text().is_none() {
+        secret.error("is empty, or the variable in it is; allowed: a secret, for example from `openssl rand -base64 48`; set it, or remove the element");
+        return;
+    }
     if sources.is_empty() {
         // A source that is there and refused has been reported.
         if !["secret", "secret-file", "public-key-file", "jwks-file"].iter().any(|name| jwt.at(name).exists()) {

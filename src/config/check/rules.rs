@@ -67,6 +67,11 @@ pub(in crate::config) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
+/// Whether an element stands in one section with a secret, which may have got into it by mistake.
+pub(in crate::config) fn is_beside_secret(path: &str) -> bool {
+    all().any(|rule| matches!(rule.kind, Kind::Secret) && parent(rule.path) == parent(path))
+}
+
 const fn section(path: &'static str) -> Rule {
     Rule { path, kind: Kind::Section, many: false }
 }

@@ -129,6 +129,9 @@ fn leaf(element: &Element, path: &'static str, kind: &Kind, report: &Report) {
         report.error(child.line, path, message);
         return;
     }
+    // Not quoted in the neighbourhood of a secret, unless it is a number: it may be the secret.
+    let hidden = rules::is_beside_secret(path) && !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let found = || if hidden { "a value that is not shown, since a secret may have got here".to_owned() } else { quote(text) };
     let fits = match kind {
         Kind::Mark if text.is_empty() => true,
         Kind::Mark => {
@@ -158,7 +161,7 @@ fn leaf(element: &Element, path: &'static str, kind: &Kind, report: &Report) {
         Kind::Section | Kind::Any | Kind::Secret => true,
     };
     if !fits {
-        let (found, allowed) = (quote(text), value::allowed(kind));
+        let (found, allowed) = (found(), value::allowed(kind));
         report.error(element.line, path, format!("found {found}; allowed: {allowed}; correct the value or remove the element"));
     }
 }

@@ -1,4 +1,4 @@
-//! A JSON Web Key Set (RFC 7517), as an issuer publishes it. Keys of other kinds and for other uses are passed over and said.
+//! A JSON Web Key Set (RFC 7517), as an issuer publishes it. Keys of other kinds, for other uses and of no use are passed over and said.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,6 +12,8 @@ use crate::config::limits::JWT_KEYS_MAX;
 /// Bytes of a point's coordinate.
 const P256_LEN: usize = 32;
 const P384_LEN: usize = 48;
+/// Keys passed over that are told where none is left.
+const WARNINGS_MAX: usize = 5;
 
 /// Whether a key is of use.
 enum Read {
@@ -31,10 +33,14 @@ pub(super) fn parse(raw: &[u8]) -> Result<(Vec<Key>, Vec<String>), String> {
     }
     let (mut keys, mut warnings) = (Vec::new(), Vec::new());
     for (index, entry) in list.iter().enumerate() {
-        let entry = entry.as_object().ok_or_else(|| format!("key {} is no object", index + 1))?;
+        let Some(entry) = entry.as_object() else {
+            warnings.push(format!("key {} is passed over: it is no object", index + 1));
+            continue;
+        };
         let text = |name: &str| entry.get(name).and_then(Value::as_str);
         let name = text("kid").map_or_else(|| format!("key {}", index + 1), |kid| format!("key {} {}", index + 1, quote(kid)));
-        match key(entry).map_err(|message| format!("{name} {message}"))? {
+        // One key of no use does not take the others away: the issuer signs by those, too.
+        match key(entry).unwrap_or_else(|why| Read::PassedOver(format!("it {why}"))) {
             Read::Key(key) => {
                 if text("kty") != Some("oct") && entry.contains_key("d") {
                     warnings.push(format!("{name} is a private key, which belongs to the issuer alone"));
@@ -45,7 +51,9 @@ pub(super) fn parse(raw: &[u8]) -> Result<(Vec<Key>, Vec<String>), String> {
         }
     }
     if keys.is_empty() {
-        return Err("holds no key that verifies signatures; allowed: kty RSA, EC (P-256, P-384), OKP (Ed25519), oct".to_owned());
+        const NONE: &str = "holds no key that verifies signatures; allowed: kty RSA, EC (P-256, P-384), OKP (Ed25519), oct";
+        let told: Vec<&str> = [NONE].into_iter().chain(warnings.iter().map(String::as_str).take(WARNINGS_MAX)).collect();
+        return Err(told.join("; "));
     }
     Ok((keys, warnings))
 }

@@ -126,7 +126,11 @@ pub fn load(sources: &KeySources) -> Result<Loaded, Vec<Finding>> {
         add(Part::Secret, key::secret(secret.expose().as_bytes(), sources.secret_base64));
     }
     if let Some(path) = &sources.secret_file {
-        add(Part::SecretFile, in_file(path, |raw| key::secret(without_line_end(raw), sources.secret_base64)));
+        let read = |raw: &[u8]| key::secret(without_line_end(raw), sources.secret_base64);
+        // The secret itself may stand in the place of the path: only what is a file is named.
+        let known = path.exists();
+        let unknown = || Err("names no file (it is not shown, a secret may stand there); allowed: the path of a file".to_owned());
+        add(Part::SecretFile, if known { in_file(path, read) } else { unknown() });
     }
     for (n, path) in sources.public_keys.iter().enumerate() {
         add(Part::PublicKeyFile(n), in_file(path, |raw| Ok((key::pem(raw)?, Vec::new()))));

@@ -146,6 +146,9 @@ pub(super) fn parse(raw: &[u8], settings: &FileRbacSettings, report: &Report) ->
         }
         user.know(&["name", "password", "scram-sha-256", "scram-sha-512", "roles"]);
         let Some(name) = user.required("name") else { continue };
+        if name.contains(['#', '+']) {
+            user.warning(format!("found user name {}; nobody with # or + in the name is let in", quote(name)));
+        }
         let entry = User {
             password: password(&user, settings),
             scram_sha_256: user.child("scram-sha-256").and_then(|scram| verifier(&scram, 32)),
@@ -212,7 +215,13 @@ fn password(user: &Node<'_>, settings: &FileRbacSettings) -> Option<Password> {
         return None;
     };
     match settings.password_type {
-        PasswordType::Plain => Some(Password::Plain(given.text().as_bytes().into())),
+        PasswordType::Plain => {
+            // Compared byte by byte (spec/hivemq.md 7.3).
+            if given.untrimmed().is_some() {
+                given.warning("the white space at its beginning or end is part of the password");
+            }
+            Some(Password::Plain(given.untrimmed().unwrap_or(given.text()).as_bytes().into()))
+        }
         PasswordType::Hashed => hashed(&given),
     }
 }
@@ -286,6 +295,17 @@ fn permission(permission: &Node<'_>) -> Option<Permission> {
         permission.warning(format!("found placeholder {}, which stands for itself; known: clientid and username", quote(name)));
     }
     let group = permission.child("shared-group").map_or(ANY_GROUP, |group| group.text());
+    let lower = text.to_ascii_lowercase();
+    if let Some(single) = ["${clientid}", "${username}"].into_iter().find(|single| lower.contains(single)) {
+        permission
+            .warning(format!("found {single}, which stands for itself; a placeholder has two braces, as ${{{{clientid}}}}"));
+    }
+    if text.starts_with("$share/") {
+        permission.warning("found a topic that begins with $share/, which allows nothing; name the filter inside, and the group in <shared-group>");
+    }
+    if group.contains('/') {
+        permission.warning(format!("found shared group {}, which nobody can have: a group has no /", quote(group)));
+    }
     Some(Permission {
         topic,
         activity: permission.word("activity", ACTIVITY)?,

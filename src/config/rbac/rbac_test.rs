@@ -71,7 +71,7 @@ fn any_mistake_makes_the_whole_file_invalid() {
     let good = user("u1", &format!("<password>{HASHED}</password>"));
     let role = |permissions: &str| format!("<roles><role><id>r1</id><permissions>{permissions}</permissions></role></roles>");
     let table: Vec<(String, &str)> = vec![
-        (String::new(), "not well-formed"),
+        (String::new(), "no root element; the file holds one <file-rbac>"),
         ("<other/>".to_owned(), "found root element"),
         (file("", ROLES), "there is no user"),
         (file(&good, ""), "there is no role"),
@@ -119,7 +119,36 @@ fn a_hash_no_password_fits_is_valid_and_warned_of() {
 }
 
 #[test]
+fn what_is_valid_and_never_applies_is_warned_of() {
+    let role = |permission: &str| {
+        let permissions = format!("<permissions><permission>{permission}</permission></permissions>");
+        file(
+            &user("u1", &format!("<password>{HASHED}</password>")),
+            &format!("<roles><role><id>r1</id>{permissions}</role></roles>"),
+        )
+    };
+    for (xml, told) in [
+        (role("<topic>$share/g/a</topic>"), Some("begins with $share/")),
+        (
+            role("<topic>dev/${ClientId}/#</topic>"),
+            Some("found ${clientid}, which stands for itself; a placeholder has two braces"),
+        ),
+        (role("<topic>a</topic><shared-group>a/b</shared-group>"), Some("found shared group \"a/b\"")),
+        (file(&user("u+", &format!("<password>{HASHED}</password>")), ROLES), Some("found user name \"u+\"")),
+        (role("<topic>dev/${{clientid}}/${{username}}</topic><shared-group>#</shared-group>"), None),
+    ] {
+        let warnings: Vec<_> = load_text(&xml, "").unwrap().warnings.into_iter().map(|warning| warning.message).collect();
+        assert_eq!(warnings.len(), usize::from(told.is_some()), "{warnings:?}");
+        assert!(told.is_none_or(|told| warnings[0].contains(told)), "{warnings:?}");
+    }
+}
+
+#[test]
 fn a_plain_password_is_taken_as_it_is() {
+    let padded =
+        load_text(&file(&user("u1", "<password> p w\t</password>"), ROLES), "<password-type>PLAIN</password-type>").unwrap();
+    assert_eq!(padded.credentials.users["u1"].password, Some(Password::Plain(b" p w\t"[..].into())));
+    assert_eq!(padded.warnings.len(), 1);
     let xml = file(&user("u1", "<password>pass:word</password>"), ROLES);
     let loaded = load_text(&xml, "<password-type>PLAIN</password-type>").unwrap();
     assert_eq!(loaded.credentials.users["u1"].password, Some(Password::Plain(b"pass:word"[..].into())));

@@ -7,13 +7,13 @@ use crate::config::limits::CREDENTIALS_ELEMENTS_MAX;
 use crate::config::placeholder::Expanded;
 
 /// Parses a file whose root has that name; `None` after an error, which is in the report.
-pub(super) fn root(raw: &[u8], name: &str, report: &Report) -> Option<Element> {
+pub(super) fn root(raw: &[u8], name: &'static str, report: &Report) -> Option<Element> {
     let raw = raw.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(raw);
     let Ok(text) = str::from_utf8(raw) else {
         report.error(0, "", "not UTF-8 text; save the file in that encoding");
         return None;
     };
-    let root = entity::parse_up_to(CREDENTIALS_ELEMENTS_MAX, &Expanded::verbatim(text), report)?;
+    let root = entity::parse_up_to(CREDENTIALS_ELEMENTS_MAX, name, &Expanded::verbatim(text), report)?;
     if root.name == name {
         return Some(root);
     }
@@ -72,6 +72,11 @@ impl<'a> Node<'a> {
 
     pub(super) fn text(&self) -> &'a str {
         &self.element.text
+    }
+
+    /// The text with the white space around it, where there is some.
+    pub(super) fn untrimmed(&self) -> Option<&'a str> {
+        self.element.untrimmed.as_deref()
     }
 
     /// The text of a child that must be there and not be empty.
