@@ -65,17 +65,17 @@ impl Guard {
         leads: bool,
     ) {
         let Some(watching) = &self.0 else { return };
-        let detection = watching.connected(facts, took_over, at_ms);
-        let Some((detection, ban)) = detection else { return };
-        if leads {
+        if let Some((detection, ban)) = watching.connected(facts, took_over, at_ms)
+            && leads
+        {
             watching.tell(node, facts, &detection, ban);
         }
-        let left_ms = ban.map_or(0, |ban| ban.until_ms.saturating_sub(clock::wall_ms()));
-        if left_ms > 0
-            && node.is_local((connection.node, connection.incarnation, connection.connection))
+        // Also one that was on its way in when another connect was the detection.
+        if node.is_local((connection.node, connection.incarnation, connection.connection))
+            && let Some(reason) = self.keeps_out(&facts.client_id, facts.client_ip.as_deref())
             && let Some(hub) = node.hub_of(connection.connection)
         {
-            hub.post(HubItem::Banned { connection: connection.connection, reason: reason(left_ms) });
+            hub.post(HubItem::Banned { connection: connection.connection, reason });
         }
     }
 
