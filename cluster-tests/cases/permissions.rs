@@ -102,7 +102,7 @@ async fn a_resumed_session_loses_what_its_client_may_not_have_any_more() {
     }
     let mut stays = Client::connect(address, &user(ProtocolVersion::V5, "u").named("stays")).await;
     stays.subscribe("t", QoS::AtLeastOnce).await;
-    for topic in ["t", "both/x", "both/y", "keep"] {
+    for topic in ["t", "both/x", "both/y", "keep", "group"] {
         publisher.publish(topic, topic.as_bytes(), QoS::AtLeastOnce).await;
     }
     assert_eq!(stays.text().await, "t");
@@ -122,7 +122,6 @@ async fn a_resumed_session_loses_what_its_client_may_not_have_any_more() {
         other => panic!("the old password: {:?}", other.err()),
     }
     stays.disconnect().await;
-
     for version in versions {
         let mut client = Client::connect(address, &changed(sleeper(version))).await;
         assert!(client.session_present(), "{version:?}");
@@ -143,6 +142,15 @@ async fn a_resumed_session_loses_what_its_client_may_not_have_any_more() {
         publisher.publish("keep", b"still", QoS::AtMostOnce).await;
         assert_eq!(client.text().await, "still");
         client.disconnect().await;
+        if version == ProtocolVersion::V3_1_1 {
+            // The group's message is there for another member.
+            let mut member = Client::connect(address, &user(ProtocolVersion::V5, "w").named("member")).await;
+            member.subscribe("$share/g/group", QoS::AtLeastOnce).await;
+            assert_eq!(member.text().await, "group");
+            member.ping().await;
+            member.disconnect().await;
+            publisher.publish("group", b"group", QoS::AtLeastOnce).await;
+        }
     }
     for topic in ["t", "both/y", "group"] {
         let code = publisher.publish(topic, b"", QoS::AtLeastOnce).await;

@@ -265,6 +265,69 @@ async fn a_connection_ends_when_its_token_expires_unless_another_one_comes_in_ti
     far.ping().await;
 }
 
+/// What waits for a client behind a full window when its rights get fewer: its own messages are dropped and told, those of a shared subscription
+/// go to another member, of QoS 2 too, which were assigned to it already. What is allowed again is delivered again.
+#[tokio::test]
+async fn what_waits_for_a_client_goes_with_the_rights_that_a_new_token_takes_away() {
+    let _permit = acquire(Weight::Node);
+    let keys = Keys::new(&[Issuer::new("one").jwk()]);
+    let node = start(&keys.element(""));
+    let token = |topics: &[&str]| {
+        let permissions: Vec<_> = topics.iter().map(|topic| json!({"topic": topic})).collect();
+        hs256(SECRET, &json!({"sub": "ann", "exp": in_s(3600), "permissions": permissions}))
+    };
+    let all = token(&["#", "$dropped/#"]);
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher").password(&all)).await;
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher").password(&all)).await;
+    watcher.subscribe("$dropped/#", QoS::AtLeastOnce).await;
+    let options = |id: &str| Options::v5(id).authentication(METHOD, &all).receive_maximum(1).manual_ack();
+    for (id, expiry_s) in [("own", 0), ("own for long", 300)] {
+        let mut client = Client::connect(node.mqtt(), &options(id).expiry(expiry_s)).await;
+        for filter in ["z/+", "z/both"] {
+            client.subscribe(filter, QoS::AtLeastOnce).await;
+        }
+        for topic in ["z/1", "z/2", "z/3", "z/both"] {
+            publisher.publish(topic, topic.as_bytes(), QoS::AtLeastOnce).await;
+        }
+        let first = client.message().await;
+        client.send(&again(&token(&["z/both"]))).await.expect("sent");
+        assert_eq!(answer(&mut client).await, ReasonCode::Success);
+        client.puback(&first).await;
+        let next = client.message().await;
+        assert_eq!(next.topic, "z/both", "{id}");
+        client.puback(&next).await;
+        for topic in ["$dropped/z/2", "$dropped/z/3"] {
+            assert_eq!(watcher.message().await.topic, topic, "{id}");
+        }
+        client.send(&again(&all)).await.expect("sent");
+        assert_eq!(answer(&mut client).await, ReasonCode::Success);
+        assert!(!client.subscribe("z/+", QoS::AtLeastOnce).await.is_error());
+        publisher.publish("z/4", b"", QoS::AtLeastOnce).await;
+        assert_eq!(client.message().await.topic, "z/4", "{id}");
+        client.disconnect().await;
+    }
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let id = format!("member {qos:?}");
+        let (filter, topic) = (format!("$share/g/s/{qos:?}"), format!("s/{qos:?}"));
+        let mut client = Client::connect(node.mqtt(), &options(&id).expiry(300)).await;
+        client.subscribe(&filter, qos).await;
+        for text in ["0", "1", "2"] {
+            publisher.publish(&topic, text.as_bytes(), qos).await;
+        }
+        assert_eq!(client.text().await, "0");
+        let mut other = Client::connect(node.mqtt(), &options("other").receive_maximum(10)).await;
+        other.subscribe(&filter, qos).await;
+        client.send(&again(&token(&["z/both"]))).await.expect("sent");
+        // It is sent off where it was chosen for QoS 2 messages already.
+        let code = answer(&mut client).await;
+        assert!(code == ReasonCode::Success || (code, qos) == (ReasonCode::ServerBusy, QoS::ExactlyOnce), "{code:?} {qos:?}");
+        let mut came = [other.text().await, other.text().await];
+        came.sort();
+        assert_eq!(came, ["1", "2"], "{qos:?}");
+    }
+    watcher.nothing().await;
+}
+
 #[tokio::test]
 async fn a_set_of_keys_that_changes_is_taken_and_one_that_is_broken_is_not() {
     let _permit = acquire(Weight::Node);

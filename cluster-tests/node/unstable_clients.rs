@@ -6,6 +6,7 @@ use troupemq::mqtt::{ProtocolVersion, QoS, ReasonCode};
 
 use crate::harness::client::{Client, ConnectError, Options};
 use crate::harness::config::Config;
+use crate::harness::events;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::script::run;
@@ -28,16 +29,10 @@ fn told(node: &Node, line: &str) {
     });
 }
 
-/// Connects a client that is banned by that: it is told at once, or a moment later.
+/// Connects a client that is banned by that: it comes in, and is sent off.
 async fn banned_by_connecting(node: &Node, options: &Options) {
-    match Client::try_connect(node.mqtt(), options).await {
-        Ok(mut client) => {
-            let code = client.closed().await;
-            assert_eq!(code, options.version().is_v5().then_some(ReasonCode::Banned));
-        }
-        Err(ConnectError::Refused(connack)) => assert!(connack.reason_code.is_error()),
-        Err(ConnectError::Socket(error)) => panic!("closed without a word: {error}"),
-    }
+    let code = Client::connect(node.mqtt(), options).await.closed().await;
+    assert_eq!(code, options.version().is_v5().then_some(ReasonCode::AdministrativeAction));
 }
 
 async fn refusal(node: &Node, options: &Options) -> (ReasonCode, Option<String>) {
@@ -84,6 +79,32 @@ async fn a_client_that_connects_again_and_again_is_kept_out_until_it_is_pardoned
     assert_eq!(node.metric("troupemq_unstable_clients_total{cause=\"flapping\"}"), 3.0);
     assert!(node.metric("troupemq_login_failures_total{cause=\"banned\"}") >= 3.0);
     assert!(node.stderr().contains("a client does not come to rest"), "{}", node.stderr());
+}
+
+/// The connect that is the detection takes effect: it is accepted, its events are true, and its will is published as at every end by the server.
+/// Those after it are refused, and leave no trace.
+#[tokio::test]
+async fn what_is_told_of_a_client_that_is_banned_is_what_it_was_told() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config { more: BANS.to_owned(), ..Config::default() });
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("will/#", QoS::AtMostOnce).await;
+    let mut lifecycle = Client::connect(node.mqtt(), &Options::v5("lifecycle")).await;
+    lifecycle.subscribe(events::FILTER, QoS::AtLeastOnce).await;
+    for version in [ProtocolVersion::V3_1_1, ProtocolVersion::V5] {
+        let id = format!("restless {version:?}");
+        let options = Options::of(version, &id).will(&format!("will/{id}"), "gone", 0);
+        for _ in 0..3 {
+            Client::connect(node.mqtt(), &options).await.disconnect().await;
+        }
+        banned_by_connecting(&node, &options).await;
+        assert_eq!(watcher.message().await.topic, format!("will/{id}"));
+        assert!(refusal(&node, &options).await.0.is_error());
+        let told = events::expect(&mut lifecycle, &id, 8).await;
+        assert_eq!(told[6..], [format!("{id}:+"), format!("{id}:-SERVER/152")]);
+    }
+    lifecycle.nothing().await;
+    watcher.nothing().await;
 }
 
 #[tokio::test]

@@ -424,9 +424,12 @@ impl Client {
                 }
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
             }
-            ClientItem::Banned { reason } => {
-                self.machine.disconnect(ReasonCode::Banned, &reason, true, now, &mut self.effects);
-            }
+            ClientItem::Banned { reason } if self.counted => self.ban(&reason),
+            // Its CONNECT has taken effect, with an event: it is not refused, but learns that it came in, and then that it goes.
+            ClientItem::Banned { reason } => self.defer(std::future::ready(reason), |reason, client, ctx| {
+                client.ban(&reason);
+                client.run_effects(ctx);
+            }),
             ClientItem::Settle { done } => self.settling.push(done),
             ClientItem::Timeout => {
                 if self.stores_much() {
@@ -448,6 +451,11 @@ impl Client {
             }
             ClientItem::HandMore => {}
         }
+    }
+
+    /// Banned (0x8A) is a code for CONNACK alone (MQTT 5 section 3.14.2.1).
+    fn ban(&mut self, reason: &str) {
+        self.machine.disconnect(ReasonCode::AdministrativeAction, reason, true, self.now, &mut self.effects);
     }
 
     /// Whether so much of what it published waits to be stored that it is not read for a while.

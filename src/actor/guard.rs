@@ -65,17 +65,17 @@ impl Guard {
         leads: bool,
     ) {
         let Some(watching) = &self.0 else { return };
-        let detection = watching.connected(facts, took_over, at_ms);
-        let Some((detection, ban)) = detection else { return };
-        if leads {
+        if let Some((detection, ban)) = watching.connected(facts, took_over, at_ms)
+            && leads
+        {
             watching.tell(node, facts, &detection, ban);
         }
-        let now_ms = clock::wall_ms();
-        if let Some(ban) = ban.filter(|ban| ban.until_ms > now_ms)
-            && node.is_local((connection.node, connection.incarnation, connection.connection))
+        // Also one that was on its way in when another connect was the detection.
+        if node.is_local((connection.node, connection.incarnation, connection.connection))
+            && let Some(reason) = self.keeps_out(&facts.client_id, facts.client_ip.as_deref())
             && let Some(hub) = node.hub_of(connection.connection)
         {
-            hub.post(HubItem::Banned { connection: connection.connection, reason: reason(&ban, now_ms) });
+            hub.post(HubItem::Banned { connection: connection.connection, reason });
         }
     }
 

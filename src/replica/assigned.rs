@@ -68,6 +68,12 @@ impl State {
         }
     }
 
+    /// The groups that gave a connected member entries of its queue behind `sent_seq`.
+    pub fn assigned_after(&self, client: &ByteString, sent_seq: u64) -> impl Iterator<Item = &GroupId> {
+        let assigned = self.assigned.get(client).into_iter().flatten();
+        assigned.filter(move |(seq, _)| **seq > sent_seq).map(|(_, group)| group)
+    }
+
     /// An entry of a queue goes, or has been received: it is the group's no more.
     pub(super) fn forget_assigned(&mut self, owner: &QueueOwner, seq: u64) {
         let QueueOwner::Session(client) = owner else { return };

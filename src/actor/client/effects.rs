@@ -76,7 +76,7 @@ impl Client {
     }
 
     /// The same for a question that another's answer led to, and whose answer takes the place of that.
-    fn defer_first<T: 'static>(
+    pub(super) fn defer_first<T: 'static>(
         &mut self,
         future: impl Future<Output = T> + 'static,
         then: impl FnOnce(T, &mut Self, &mut Context<Self>) + 'static,
@@ -173,6 +173,9 @@ impl Client {
             client.registered(outcome, ctx);
             if client.counted {
                 client.record_connected(clean_start, expiry_s);
+            }
+            if client.part_with_assigned() {
+                client.run_effects(ctx);
             }
         });
     }
@@ -325,6 +328,7 @@ impl Client {
 
     fn subscribe(&mut self, ticket: Ticket, subscriptions: Vec<Subscription>) {
         let Some(identity) = self.identity.clone() else { return };
+        self.give_again(subscriptions.iter().map(|subscription| &subscription.filter));
         let Some(cluster) = self.local.node().cluster() else { return };
         let records: Vec<SubscriptionRecord> = subscriptions
             .iter()
