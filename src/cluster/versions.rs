@@ -62,9 +62,11 @@ pub async fn run(node: Arc<Node>) {
     }
 }
 
-/// Whether this node founded the cluster and is about to raise its level.
+/// Whether this node founded the cluster and is about to raise its level. Another leader of `meta` waits its time, which nobody is to wait for.
 pub fn is_raising(node: &Node) -> bool {
-    node.founded.load(Ordering::Acquire) && spoken_by_all(node).is_some_and(|all| all > node.level())
+    node.founded.load(Ordering::Acquire)
+        && node.meta_group().view().leads
+        && spoken_by_all(node).is_some_and(|all| all > node.level())
 }
 
 /// Since when all members speak a version above the level.

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::health::{ClusterHealth, HealthSource, ListenerHealth, Status};
 use super::health_api;
+use crate::telemetry::utc::Utc;
 use crate::telemetry::{AddonCounter, IncomingPacket, Metrics, OutgoingPacket};
 
 /// Renders the page.
@@ -48,7 +49,7 @@ fn write_readiness(page: &mut String, cluster: &ClusterHealth, health: &dyn Heal
     };
     write!(page, "<p>{} {words}", Badge(status))?;
     if let Some(waiting) = &cluster.waiting {
-        write!(page, ": waits for {} since {}", Escaped(&waiting.what), Utc(waiting.since_ms))?;
+        write!(page, ": waits for {} since {}", Escaped(&waiting.what), utc(waiting.since_ms))?;
     }
     page.push_str("</p>");
     Ok(())
@@ -184,24 +185,8 @@ impl Display for Grouped {
 }
 
 /// A moment, ms since the epoch, as `2025-08-28 10:40:00 UTC`.
-struct Utc(u64);
-
-impl Display for Utc {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let seconds = self.0 / 1000;
-        let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Days to date in the proleptic Gregorian calendar, with years that begin in March so that the leap day comes last.
-        let shifted = days + 719_468;
-        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-        let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-        let year = era * 400 + year_of_era + u64::from(month <= 2);
-        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-    }
+fn utc(ms: u64) -> String {
+    format!("{} UTC", Utc::of(ms / 1000).for_log())
 }
 
 const STYLE: &str = include_str!("status_page.css");
@@ -267,7 +252,7 @@ mod tests {
             (1_735_689_599_000, "2024-12-31 23:59:59 UTC"),
             (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(Utc(ms).to_string(), text);
+            assert_eq!(utc(ms), text);
         }
     }
 }

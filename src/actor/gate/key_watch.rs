@@ -80,7 +80,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::config::jwt::{Algorithm, KeySources, TokenFrom, WithoutPermissions};
+    use crate::config::jwt::KeySources;
 
     #[test]
     fn a_changed_set_is_taken_and_one_that_is_of_no_use_changes_nothing() {
@@ -93,28 +93,14 @@ mod tests {
             fs::rename(&new, &jwks).unwrap();
         };
         let set = |kid: &str| format!("{{\"keys\": [{{\"kty\": \"oct\", \"kid\": \"{kid}\", \"k\": \"AQAB\"}}]}}");
-        let settings = JwtSettings {
-            token_from: TokenFrom::Password,
-            method: None,
-            sources: KeySources {
-                secret: None,
-                secret_file: None,
-                secret_base64: false,
-                public_keys: Vec::new(),
-                jwks: Some(jwks.clone()),
-            },
-            reload_interval_s: 1,
-            algorithms: Algorithm::ALL.to_vec(),
-            leeway_s: 0,
-            expiry_required: true,
-            issuers: Vec::new(),
-            audiences: Vec::new(),
-            user_name_claim: "sub".to_owned(),
-            verify: Vec::new(),
-            permissions_claim: "permissions".to_owned(),
-            roles_claim: "roles".to_owned(),
-            without_permissions: WithoutPermissions::Nothing,
+        let sources = KeySources {
+            secret: None,
+            secret_file: None,
+            secret_base64: false,
+            public_keys: Vec::new(),
+            jwks: Some(jwks.clone()),
         };
+        let settings = JwtSettings { reload_interval_s: 1, leeway_s: 0, ..JwtSettings::of(sources) };
         let mut watch = KeyWatch::start(settings, None);
         let names = |watch: &KeyWatch| watch.jwt.key_names();
         assert!(names(&watch).is_empty(), "there is no file");

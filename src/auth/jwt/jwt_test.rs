@@ -35,22 +35,7 @@ fn secret() -> Vec<Key> {
 }
 
 fn settings() -> JwtSettings {
-    JwtSettings {
-        token_from: TokenFrom::Password,
-        method: None,
-        sources: sources(),
-        reload_interval_s: 60,
-        algorithms: Algorithm::ALL.to_vec(),
-        leeway_s: 10,
-        expiry_required: true,
-        issuers: Vec::new(),
-        audiences: Vec::new(),
-        user_name_claim: "sub".to_owned(),
-        verify: Vec::new(),
-        permissions_claim: "permissions".to_owned(),
-        roles_claim: "roles".to_owned(),
-        without_permissions: WithoutPermissions::Nothing,
-    }
+    JwtSettings::of(sources())
 }
 
 /// A token of `fixtures/tokens.txt`.

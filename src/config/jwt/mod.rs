@@ -40,6 +40,29 @@ pub struct JwtSettings {
     pub without_permissions: WithoutPermissions,
 }
 
+#[cfg(test)]
+impl JwtSettings {
+    /// What a configuration says that names keys and nothing else.
+    pub(crate) fn of(sources: KeySources) -> Self {
+        Self {
+            token_from: TokenFrom::Password,
+            method: None,
+            sources,
+            reload_interval_s: 60,
+            algorithms: Algorithm::ALL.to_vec(),
+            leeway_s: 10,
+            expiry_required: true,
+            issuers: Vec::new(),
+            audiences: Vec::new(),
+            user_name_claim: "sub".to_owned(),
+            verify: Vec::new(),
+            permissions_claim: "permissions".to_owned(),
+            roles_claim: "roles".to_owned(),
+            without_permissions: WithoutPermissions::Nothing,
+        }
+    }
+}
+
 /// Where in a CONNECT the token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenFrom {
