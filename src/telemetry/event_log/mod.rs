@@ -1,30 +1,32 @@
 //! `event.log`: what happened to clients and their messages, a line each, in HiveMQ's words (spec/hivemq.md 9.9).
 //!
-//! Whoever has something to tell makes the line and hands it to one thread, which writes. The way there is bounded: what finds it full is
-//! counted, and the log itself says how many lines are missing. Nothing waits for the disk.
+//! Whoever has something to tell makes the line and hands it to one thread, which writes what gathers. The way there is bounded: what finds it
+//! full is counted, and the log itself says how many lines are missing. Nothing waits for the disk.
 
 mod files;
 mod line;
 
 use std::io;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use prometheus::IntCounter;
 
 use super::RateLimited;
 use files::Files;
 pub use line::{Event, Who};
 
-/// Lines that may wait to be written, and their bytes.
-const WAITING_MAX: usize = 16_384;
+/// Bytes of lines that may wait to be written.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes that are written in one go.
-const WRITE_BYTES_MAX: usize = 256 * 1024;
+/// Lines gather so long before they are written, or until there are so many bytes of them: a write and a waking of the thread for each
+/// line were a tenth of what a connection cost.
+const GATHER: Duration = Duration::from_millis(20);
+const GATHER_BYTES: usize = 256 * 1024;
 
 static CANNOT_WRITE: RateLimited = RateLimited::new(Duration::from_secs(60));
 
@@ -44,28 +46,38 @@ pub struct EventLog(Option<Arc<Way>>);
 
 #[derive(Debug)]
 struct Way {
-    sender: SyncSender<Item>,
-    counters: Arc<Counters>,
+    shared: Arc<Shared>,
+    lost_total: IntCounter,
     clock: Clock,
 }
 
 /// Wall clock, milliseconds since the epoch.
 type Clock = fn() -> u64;
 
-#[derive(Debug)]
-struct Counters {
-    waiting_bytes: AtomicUsize,
-    /// Lines lost that the log does not tell of yet.
-    lost: AtomicU64,
-    lost_total: IntCounter,
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// There is something in `waiting` that there was not before.
+    changed: Condvar,
 }
 
-enum Item {
-    Line(String),
-    /// Everything before it is to be written; then it is dropped.
-    Flush {
-        _done: SyncSender<()>,
-    },
+/// What the thread has to do.
+#[derive(Debug, Default)]
+struct Waiting {
+    text: String,
+    lines: u64,
+    /// Lines lost that the log does not tell of yet.
+    lost: u64,
+    /// Each is dropped when all that is in `text` now is written.
+    flushes: Vec<SyncSender<()>>,
+    /// Nobody will add to it.
+    closed: bool,
+}
+
+impl Waiting {
+    fn is_urgent(&self) -> bool {
+        self.text.len() >= GATHER_BYTES || !self.flushes.is_empty() || self.closed
+    }
 }
 
 impl EventLog {
@@ -74,13 +86,12 @@ impl EventLog {
     /// # Errors
     /// There is no thread to be had.
     pub fn start(files: EventLogFiles, lost_total: IntCounter, clock: Clock) -> io::Result<Self> {
-        let (sender, receiver) = sync_channel(WAITING_MAX);
-        let counters = Arc::new(Counters { waiting_bytes: AtomicUsize::new(0), lost: AtomicU64::new(0), lost_total });
-        let shared = Arc::clone(&counters);
+        let shared = Arc::new(Shared::default());
+        let way = Way { shared: Arc::clone(&shared), lost_total: lost_total.clone(), clock };
         thread::Builder::new()
             .name("event-log".to_owned())
-            .spawn(move || write_all(&receiver, Files::new(files), &shared, clock))?;
-        Ok(Self(Some(Arc::new(Way { sender, counters, clock }))))
+            .spawn(move || write_all(&shared, Files::new(files), &lost_total, clock))?;
+        Ok(Self(Some(Arc::new(way))))
     }
 
     /// Whether anything comes of telling.
@@ -88,19 +99,24 @@ impl EventLog {
         self.0.is_some()
     }
 
-    /// Has an event written; never waits.
+    /// Has an event written; never waits for the disk.
     pub fn tell(&self, event: &Event<'_>) {
         let Some(way) = &self.0 else { return };
-        let mut line = String::with_capacity(160);
+        let mut line = String::with_capacity(192);
         line::write(&mut line, (way.clock)(), event);
-        let bytes = line.len();
-        if way.counters.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES_MAX {
-            way.counters.lose(bytes);
+        let mut waiting = way.shared.waiting.lock();
+        if waiting.text.len() + line.len() > WAITING_BYTES_MAX {
+            waiting.lost += 1;
+            way.lost_total.inc();
             return;
         }
-        match way.sender.try_send(Item::Line(line)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => way.counters.lose(bytes),
+        let before = waiting.text.len();
+        waiting.text.push_str(&line);
+        waiting.lines += 1;
+        let is_first = before == 0 || (before < GATHER_BYTES && waiting.text.len() >= GATHER_BYTES);
+        drop(waiting);
+        if is_first {
+            way.shared.changed.notify_one();
         }
     }
 
@@ -108,52 +124,55 @@ impl EventLog {
     pub fn flush(&self, allowed: Duration) {
         let Some(way) = &self.0 else { return };
         let (done, wait) = sync_channel(0);
-        // A way that is full has a disk at its end that does not take it.
-        if way.sender.try_send(Item::Flush { _done: done }).is_ok() {
-            _ = wait.recv_timeout(allowed);
-        }
+        way.shared.waiting.lock().flushes.push(done);
+        way.shared.changed.notify_one();
+        _ = wait.recv_timeout(allowed);
     }
 }
 
-impl Counters {
-    fn lose(&self, bytes: usize) {
-        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.lost.fetch_add(1, Ordering::Relaxed);
-        self.lost_total.inc();
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.shared.waiting.lock().closed = true;
+        self.shared.changed.notify_one();
     }
 }
 
 /// The thread: ends with the last way to it.
-fn write_all(receiver: &Receiver<Item>, mut files: Files, counters: &Counters, clock: Clock) {
-    let mut text = String::new();
-    while let Ok(first) = receiver.recv() {
-        let mut next = Some(first);
-        let (mut lines, mut flushes) = (0_u64, Vec::new());
-        let lost = counters.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            line::write(&mut text, clock(), &Event::LinesLost { count: lost });
+fn write_all(shared: &Shared, mut files: Files, lost_total: &IntCounter, clock: Clock) {
+    let mut spare = String::new();
+    loop {
+        let mut taken = take(shared, spare);
+        let told = mem::take(&mut taken.lost);
+        if told > 0 {
+            let mut line = String::new();
+            line::write(&mut line, clock(), &Event::LinesLost { count: told });
+            taken.text.insert_str(0, &line);
         }
-        while let Some(item) = next.take() {
-            match item {
-                Item::Line(line) => {
-                    text.push_str(&line);
-                    counters.waiting_bytes.fetch_sub(line.len(), Ordering::Relaxed);
-                    lines += 1;
-                }
-                Item::Flush { _done: done } => flushes.push(done),
-            }
-            if text.len() < WRITE_BYTES_MAX {
-                next = receiver.try_recv().ok();
-            }
-        }
-        if let Err(error) = files.append(text.as_bytes()) {
-            counters.lost.fetch_add(lost + lines, Ordering::Relaxed);
-            counters.lost_total.inc_by(lines);
+        if let Err(error) = files.append(taken.text.as_bytes()) {
+            shared.waiting.lock().lost += told + taken.lines;
+            lost_total.inc_by(taken.lines);
             crate::warn_limited!(CANNOT_WRITE, path = %files.path().display(), %error, "the event log cannot be written; its lines are lost");
         }
-        text.clear();
-        text.shrink_to(WRITE_BYTES_MAX);
+        if taken.closed {
+            return;
+        }
+        taken.text.clear();
+        taken.text.shrink_to(GATHER_BYTES);
+        spare = taken.text;
     }
+}
+
+/// Waits for lines, and a little more for others; `spare` is an empty text to gather the next in.
+fn take(shared: &Shared, spare: String) -> Waiting {
+    let mut waiting = shared.waiting.lock();
+    while waiting.text.is_empty() && !waiting.is_urgent() {
+        shared.changed.wait(&mut waiting);
+    }
+    if !waiting.is_urgent() {
+        _ = shared.changed.wait_while_for(&mut waiting, |waiting| !waiting.is_urgent(), GATHER);
+    }
+    let closed = waiting.closed;
+    mem::replace(&mut *waiting, Waiting { text: spare, closed, ..Waiting::default() })
 }
 
 #[cfg(test)]
