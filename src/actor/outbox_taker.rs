@@ -73,8 +73,13 @@ pub struct OutboxTaker {
 /// Counted by the leader of its shard, as soon as no other will look at it again: once in the cluster.
 enum Uncounted {
     Event(Arc<OutboxEvent>),
-    /// What nobody subscribes to.
-    Dead(Signal),
+    /// What nobody subscribes to; whether a message tells of it.
+    Dead {
+        signal: Signal,
+        made: bool,
+    },
+    /// What nobody subscribes to, nor to what would tell of it.
+    Unheard(Arc<Message>),
 }
 
 /// What one look at an outbox found.
@@ -389,16 +394,15 @@ impl OutboxTaker {
 
     /// What is re-published of a message that nobody subscribes to, if anybody subscribes to that. What is dead is to be counted.
     fn dead(&self, message: &Arc<Message>, now_ms: u64, uncounted: &mut Vec<Uncounted>) -> Option<Arc<Message>> {
-        let dead = |message: &Arc<Message>| Signal::Dead(Dead { message: Arc::clone(message), at_ms: now_ms });
-        let signal = dead(message);
-        let republished = self.node.renderer.render(&signal, now_ms, false);
-        uncounted.push(Uncounted::Dead(signal));
-        let republished = republished?;
-        if self.node.routing.matches(&republished.topic, None).any {
-            return Some(republished);
+        let hears = |told: &Arc<Message>| self.node.routing.matches(&told.topic, None).any;
+        if self.node.routing.has_dollar_filters() {
+            let signal = Signal::Dead(Dead { message: Arc::clone(message), at_ms: now_ms });
+            if let Some(told) = self.node.renderer.render(&signal, now_ms, false).filter(hears) {
+                uncounted.push(Uncounted::Dead { signal, made: true });
+                return Some(told);
+            }
         }
-        // Nobody listens there either: that is all that would come of publishing it.
-        uncounted.push(Uncounted::Dead(dead(&republished)));
+        uncounted.push(Uncounted::Unheard(Arc::clone(message)));
         None
     }
 
@@ -407,7 +411,8 @@ impl OutboxTaker {
         for uncounted in std::mem::take(&mut self.uncounted) {
             match uncounted {
                 Uncounted::Event(event) => self.node.renderer.count_outbox(&event, now_ms),
-                Uncounted::Dead(signal) => _ = self.node.renderer.render(&signal, now_ms, true),
+                Uncounted::Dead { signal, made } => self.node.renderer.count(&signal, made, now_ms),
+                Uncounted::Unheard(message) => self.node.renderer.count_unheard(&message),
             }
         }
     }

@@ -11,6 +11,10 @@ pub trait Renderer: Send + Sync + 'static {
     /// The message an add-on publishes for the signal, if its add-on is on and the nesting rule allows. `count` = this node is the
     /// one that counts the signal (once cluster-wide).
     fn render(&self, signal: &Signal, now_ms: u64, count: bool) -> Option<Arc<Message>>;
+    /// Counts a signal, as `render` does; `made`: `render` gave a message for it.
+    fn count(&self, signal: &Signal, made: bool, now_ms: u64);
+    /// Counts a message that nobody subscribes to, nor to what is told of it; once cluster-wide.
+    fn count_unheard(&self, message: &Message);
     /// The same for an event of a shard's outbox that is not about one member; made once for all who ask on this node.
     fn render_outbox(&self, event: &OutboxEvent, now_ms: u64) -> Option<Arc<Message>>;
     /// Counts such an event; once cluster-wide.

@@ -22,7 +22,7 @@ pub fn on_enqueued(message: &Message, receivers: usize) -> Option<Count> {
 
 /// A copy of `message` expired.
 pub(super) fn on_expired(message: &Message) -> Vec<Count> {
-    affected(message, Namespace::Expired, |namespace| match namespace {
+    affected(&message.topic, Namespace::Expired, |namespace| match namespace {
         Namespace::Expired => Some(AddonCounter::ExpiredTopicExpired),
         Namespace::Dead => Some(AddonCounter::DeadTopicExpired),
         // HiveMQ lists no such counter.
@@ -42,16 +42,16 @@ pub(super) fn on_dropped(message: &Message, reason: DropReason) -> Vec<Count> {
         | DropReason::InternalError
         | DropReason::RetainedMessageLimitReached => false,
     };
-    affected(message, Namespace::Dropped, |namespace| match namespace {
+    affected(&message.topic, Namespace::Dropped, |namespace| match namespace {
         Namespace::Expired => queue_limit.then_some(AddonCounter::ExpiredTopicDropped),
         Namespace::Dropped => queue_limit.then_some(AddonCounter::DroppedTopicDropped),
         Namespace::Dead => Some(AddonCounter::DeadTopicDropped),
     })
 }
 
-/// Nothing matched `message`.
-pub(super) fn on_dead(message: &Message) -> Vec<Count> {
-    affected(message, Namespace::Dead, |namespace| {
+/// Nothing matched a message to this topic.
+pub(super) fn on_dead(topic: &str) -> Vec<Count> {
+    affected(topic, Namespace::Dead, |namespace| {
         Some(match namespace {
             Namespace::Expired => AddonCounter::ExpiredTopicDead,
             Namespace::Dropped => AddonCounter::DroppedTopicDead,
@@ -60,9 +60,9 @@ pub(super) fn on_dead(message: &Message) -> Vec<Count> {
     })
 }
 
-fn affected(message: &Message, event: Namespace, counter: impl Fn(Namespace) -> Option<AddonCounter>) -> Vec<Count> {
-    let outermost = chain(&message.topic).next();
-    let repeated = chain(&message.topic).skip(1).find(|namespace| *namespace == event);
+fn affected(topic: &str, event: Namespace, counter: impl Fn(Namespace) -> Option<AddonCounter>) -> Vec<Count> {
+    let outermost = chain(topic).next();
+    let repeated = chain(topic).skip(1).find(|namespace| *namespace == event);
     outermost.into_iter().chain(repeated).filter_map(counter).map(Count::one).collect()
 }
 
@@ -106,7 +106,7 @@ mod tests {
             let message = message(topic);
             assert_eq!(counters(on_expired(&message)), expired, "{topic} expires");
             assert_eq!(counters(on_dropped(&message, full)), dropped, "{topic} is dropped");
-            assert_eq!(counters(on_dead(&message)), dead, "{topic} is dead");
+            assert_eq!(counters(on_dead(&message.topic)), dead, "{topic} is dead");
         }
     }
 

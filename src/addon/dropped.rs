@@ -9,13 +9,26 @@ use crate::signal::{DropReason, Dropped, Receiver};
 use crate::telemetry::AddonCounter;
 
 pub(super) fn render(dropped: &Dropped, settings: &AddonSettings, now_ms: u64) -> Rendered {
-    let mut counts = vec![Count::one(AddonCounter::Dropped)];
-    counts.extend(counters::on_dropped(&dropped.message, dropped.reason));
+    let counts = counts(dropped);
     if !settings.dropped {
         return rendered(Ok(None), counts, None);
     }
     let outcome = republish(Namespace::Dropped, &dropped.message, dropped.qos, properties(dropped), settings, now_ms);
     rendered(outcome, counts, Some(created(&dropped.receiver)))
+}
+
+/// Those that move with or without a message.
+fn counts(dropped: &Dropped) -> Vec<Count> {
+    let mut counts = vec![Count::one(AddonCounter::Dropped)];
+    counts.extend(counters::on_dropped(&dropped.message, dropped.reason));
+    counts
+}
+
+/// What `render` counts where it makes a message.
+pub(super) fn counts_with_message(dropped: &Dropped) -> Vec<Count> {
+    let mut counts = counts(dropped);
+    counts.push(Count::one(created(&dropped.receiver)));
+    counts
 }
 
 fn created(receiver: &Receiver) -> AddonCounter {

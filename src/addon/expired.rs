@@ -8,13 +8,19 @@ use crate::signal::{Expired, Receiver};
 use crate::telemetry::AddonCounter;
 
 pub(super) fn render(expired: &Expired, settings: &AddonSettings, now_ms: u64) -> Rendered {
-    let mut counts = vec![Count::one(AddonCounter::Expired)];
-    counts.extend(counters::on_expired(&expired.message));
+    let counts = counts(expired);
     if !settings.expired {
         return rendered(Ok(None), counts, None);
     }
     let outcome = republish(Namespace::Expired, &expired.message, expired.qos, properties(expired), settings, now_ms);
     rendered(outcome, counts, None)
+}
+
+/// With or without a message.
+pub(super) fn counts(expired: &Expired) -> Vec<Count> {
+    let mut counts = vec![Count::one(AddonCounter::Expired)];
+    counts.extend(counters::on_expired(&expired.message));
+    counts
 }
 
 fn properties(expired: &Expired) -> [Property; 3] {

@@ -15,7 +15,7 @@ mod settings;
 pub mod supervisor;
 
 pub use counters::on_enqueued;
-pub use render::{Count, Rendered, Skipped, dead, record, render};
+pub use render::{Count, Rendered, Skipped, dead, record, record_made, render};
 pub use settings::AddonSettings;
 
 pub use crate::telemetry::AddonCounter;

@@ -60,6 +60,21 @@ pub fn dead(message: &Arc<Message>, now_ms: u64, settings: &AddonSettings) -> Re
     super::dead::render(&crate::signal::Dead { message: message.clone(), at_ms: now_ms }, settings, now_ms)
 }
 
+/// What `render` counts of a signal where it makes a message, without making it again.
+fn counts_with_message(signal: &Signal) -> Vec<Count> {
+    match signal {
+        Signal::Expired(expired) => expired::counts(expired),
+        Signal::Dropped(dropped) => dropped::counts_with_message(dropped),
+        Signal::Dead(dead) => super::dead::counts(&dead.message.topic),
+        Signal::Lifecycle(_) => vec![Count::one(AddonCounter::LifecyclePublished)],
+    }
+}
+
+/// `record` for a signal whose message was made before.
+pub fn record_made(metrics: &Metrics, signal: &Signal) {
+    record(metrics, signal, &Rendered { message: None, counts: counts_with_message(signal), skipped: None });
+}
+
 /// Moves every metric that belongs to a signal: the counts of its rendering, the counter of the drop reason,
 /// `publish.without-matching-subscribers`, and that of topics too long. Once in the cluster for each signal.
 pub fn record(metrics: &Metrics, signal: &Signal, rendered: &Rendered) {

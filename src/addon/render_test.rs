@@ -394,3 +394,54 @@ fn recording_moves_all_metrics_of_a_signal() {
     assert_eq!(metrics.hivemq.without_matching_subscribers.get(), 1);
     assert_eq!(metrics.own.addon_topics_too_long_total.get(), 1);
 }
+
+/// Every metric that a message or a topic can move.
+fn counted(metrics: &Metrics) -> Vec<String> {
+    let text = metrics.encode();
+    let moved =
+        text.lines().filter(|line| line.contains("_messages_") || line.contains("_publish_") || line.contains("_topics_"));
+    moved.filter(|line| !line.starts_with('#') && !line.ends_with(" 0")).map(str::to_owned).collect()
+}
+
+/// Counting without rendering anew must come to the same, or a counter depends on who listens.
+#[test]
+fn what_is_counted_without_rendering_is_what_rendering_counts() {
+    let connected = LifecycleEvent::Connected { user_properties: Vec::new() };
+    let (at_ms, facts, rendered) = (AT_MS, Arc::new(facts()), RenderedOnce::default());
+    let lifecycle = Signal::Lifecycle(Box::new(Lifecycle { event: connected, at_ms, facts, rendered }));
+    let longest = "t".repeat(65_535 - "$dead/".len());
+    let topics =
+        ["a", "$expired/a", "$dropped/a", "$dead/a", "$dead/$expired/a", "$dropped/$dead/a", "$client-events/all/client-id/a"];
+    let signals = topics.iter().flat_map(|topic| {
+        let message = || message(topic);
+        let full = DropReason::ClientMessageQueueFull;
+        [
+            expired(topic),
+            expired_for(message(), group()),
+            dropped(topic),
+            dropped_for(message(), group(), full),
+            dropped_for(message(), consumer(), DropReason::InternalError),
+            is_dead(message()),
+        ]
+    });
+    for signal in signals.chain([lifecycle]).filter(|signal| on(signal).message.is_some()) {
+        let (rendered, made) = (Metrics::new().unwrap(), Metrics::new().unwrap());
+        record(&rendered, &signal, &on(&signal));
+        record_made(&made, &signal);
+        assert_eq!(counted(&made), counted(&rendered), "{signal:?}");
+    }
+    for topic in topics.iter().copied().chain([&*longest, &*"t".repeat(65_535)]) {
+        for settings in [all_on(), all_off()] {
+            let (rendered, unheard) = (Metrics::new().unwrap(), Metrics::new().unwrap());
+            let mut next = Some(message(topic));
+            while let Some(message) = next {
+                let signal = is_dead(message);
+                let made = render(&signal, &settings, NOW_MS);
+                record(&rendered, &signal, &made);
+                next = made.message;
+            }
+            super::super::dead::record_unheard(&unheard, &topic.into(), &settings);
+            assert_eq!(counted(&unheard), counted(&rendered), "{} bytes of {:.20}", topic.len(), topic);
+        }
+    }
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use actix::{Actor, Context, Handler};
 
 use super::settings::AddonSettings;
-use super::{on_enqueued, record, render};
+use super::{AddonCounter, dead::record_unheard, on_enqueued, record, record_made, render};
 use crate::actor::essential::Essential;
 use crate::actor::inbox::{Inbox, Mail, Wake};
 use crate::actor::publish::Stored;
@@ -40,6 +40,13 @@ impl AddonRenderer {
         self.events = events;
         self
     }
+
+    fn write(&self, signal: &Signal) {
+        if let Signal::Dropped(dropped) = signal {
+            let (topic, qos) = (&*dropped.message.topic, dropped.qos as u8);
+            self.events.tell(&Event::Dropped { receiver: &dropped.receiver, topic, qos, reason: dropped.reason });
+        }
+    }
 }
 
 impl Renderer for AddonRenderer {
@@ -47,10 +54,7 @@ impl Renderer for AddonRenderer {
         let rendered = render(signal, &self.settings, now_ms);
         if count {
             record(&self.metrics, signal, &rendered);
-            if let Signal::Dropped(dropped) = signal {
-                let (topic, qos) = (&*dropped.message.topic, dropped.qos as u8);
-                self.events.tell(&Event::Dropped { receiver: &dropped.receiver, topic, qos, reason: dropped.reason });
-            }
+            self.write(signal);
         }
         rendered.message.map(Arc::new)
     }
@@ -68,10 +72,31 @@ impl Renderer for AddonRenderer {
         }
     }
 
-    fn count_outbox(&self, event: &OutboxEvent, now_ms: u64) {
-        if let Some(signal) = signal_of(event) {
-            self.render(&signal, now_ms, true);
+    fn count(&self, signal: &Signal, made: bool, now_ms: u64) {
+        if made {
+            record_made(&self.metrics, signal);
+            self.write(signal);
+        } else {
+            self.render(signal, now_ms, true);
         }
+    }
+
+    fn count_outbox(&self, event: &OutboxEvent, now_ms: u64) {
+        let made = match event {
+            OutboxEvent::Dropped(dropped) => dropped.rendered.is_made(),
+            OutboxEvent::Expired(expired) => expired.rendered.is_made(),
+            OutboxEvent::Lifecycle(lifecycle) => lifecycle.rendered.is_made(),
+            _ => false,
+        };
+        if made && let OutboxEvent::Lifecycle(_) = event {
+            self.metrics.addon(AddonCounter::LifecyclePublished, 1);
+        } else if let Some(signal) = signal_of(event) {
+            self.count(&signal, made, now_ms);
+        }
+    }
+
+    fn count_unheard(&self, message: &Message) {
+        record_unheard(&self.metrics, &message.topic, &self.settings);
     }
 
     fn enqueued(&self, message: &Message, receivers: usize) {
@@ -146,7 +171,9 @@ impl Supervisor {
                 }
             }
             BusItem::Outbox { event } => {
-                if let Some(message) = self.renderer.render_outbox(&event, now_ms) {
+                if self.client.is_heard()
+                    && let Some(message) = self.renderer.render_outbox(&event, now_ms)
+                {
                     self.client.deliver_local(&message);
                 }
             }

@@ -37,6 +37,11 @@ impl InternalClient {
         self.node.metrics.own.addon_messages_not_stored_total.inc();
     }
 
+    /// Whether any client of the cluster can hear topics that begin with `$`.
+    pub fn is_heard(&self) -> bool {
+        self.node.routing.has_dollar_filters()
+    }
+
     /// Hands a message that every node makes by itself (an outbox event) to this node's own clients only.
     pub fn deliver_local(&self, message: &Arc<Message>) {
         let receivers = publish::deliver_local(&self.node, message);

@@ -44,6 +44,8 @@ pub struct Table {
     wildcard_filters: AtomicUsize,
     groups: RwLock<BTreeSet<GroupId>>,
     subscriptions: AtomicUsize,
+    /// Subscriptions, and declared groups, of filters that begin with `$`.
+    dollar: AtomicUsize,
 }
 
 /// A client with the filters it has subscriptions of.
@@ -92,6 +94,7 @@ impl Table {
         if new {
             entry.filters.insert(key);
             self.subscriptions.fetch_add(1, Ordering::Relaxed);
+            self.dollar.fetch_add(usize::from(filter.filter.starts_with('$')), Ordering::AcqRel);
         }
     }
 
@@ -160,6 +163,12 @@ impl Table {
     pub fn set_declared(&self, group: &GroupId, declared: bool) {
         let GroupId { share, filter } = group;
         let set = |node: &mut FilterNode| {
+            let was_declared = node.group(share).is_some_and(Group::is_declared);
+            match (was_declared, declared) {
+                (false, true) => _ = self.dollar.fetch_add(usize::from(filter.starts_with('$')), Ordering::AcqRel),
+                (true, false) => _ = self.dollar.fetch_sub(usize::from(filter.starts_with('$')), Ordering::AcqRel),
+                _ => {}
+            }
             let exists = node.set_declared(share, filter, declared);
             let mut groups = self.groups.write();
             if exists {
@@ -203,6 +212,11 @@ impl Table {
     pub fn for_each_group(&self, visit: impl FnMut(&GroupId)) {
         let groups: Vec<GroupId> = self.groups.read().iter().cloned().collect();
         groups.iter().for_each(visit);
+    }
+
+    /// Whether anybody can hear a topic that begins with `$`: no wildcard at the first level matches those [MQTT-4.7.2-1].
+    pub fn has_dollar_filters(&self) -> bool {
+        self.dollar.load(Ordering::Acquire) > 0
     }
 
     pub fn subscription_count(&self) -> usize {
@@ -254,6 +268,7 @@ impl Table {
             let Removed { existed, group_gone } = node.remove(key.share.as_deref(), route);
             if existed {
                 self.subscriptions.fetch_sub(1, Ordering::Relaxed);
+                self.dollar.fetch_sub(usize::from(key.filter.starts_with('$')), Ordering::AcqRel);
             }
             if let Some(group) = group_gone {
                 self.groups.write().remove(&group);

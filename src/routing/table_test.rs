@@ -476,3 +476,38 @@ proptest! {
         assert_no_garbage(&table);
     }
 }
+
+#[test]
+fn whether_anybody_hears_dollar_topics_follows_every_way_to_subscribe() {
+    let table = Table::new();
+    let (client, options) = (ByteString::from("c"), options(1));
+    let filter = |share: Option<&str>, filter: &str| SubscriptionFilter { share: share.map(Into::into), filter: filter.into() };
+    for plain in ["#", "+/+", "a/$dead"] {
+        table.subscribe(0, &client, &filter(None, plain), options, None);
+    }
+    assert!(!table.has_dollar_filters());
+    let ways = [filter(None, "$dead/#"), filter(None, "$client-events/all/client-id/x"), filter(Some("g"), "$dead/#")];
+    for way in &ways {
+        table.subscribe(0, &client, way, options, None);
+        table.subscribe(0, &client, way, options, Some(1));
+        assert!(table.has_dollar_filters(), "{way:?}");
+        table.unsubscribe(&client, way);
+        table.unsubscribe(&client, way);
+        assert!(!table.has_dollar_filters(), "{way:?}");
+    }
+    for way in &ways {
+        table.subscribe(0, &client, way, options, None);
+    }
+    assert!(table.has_dollar_filters());
+    table.remove_client(&client);
+    assert!(!table.has_dollar_filters());
+    let group = GroupId { share: "g".into(), filter: "$expired/#".into() };
+    for declared in [true, true] {
+        table.set_declared(&group, declared);
+        assert!(table.has_dollar_filters());
+    }
+    for declared in [false, false] {
+        table.set_declared(&group, declared);
+        assert!(!table.has_dollar_filters());
+    }
+}

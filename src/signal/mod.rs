@@ -142,6 +142,11 @@ impl RenderedOnce {
         self.message.get_or_init(make).clone()
     }
 
+    /// Whether there is a message, made by somebody already.
+    pub fn is_made(&self) -> bool {
+        self.message.get().is_some_and(Option::is_some)
+    }
+
     /// Whether a shard may have receivers: one that had none when the first looked has none, for a subscription that came later came behind the
     /// event.
     pub fn may_concern(&self, shard: u16) -> bool {
