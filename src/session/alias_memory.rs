@@ -12,16 +12,14 @@ const OVERHEAD_BYTES: usize = 80;
 
 /// The account; clones share it.
 #[derive(Debug, Clone)]
-pub struct AliasMemory {
-    used: Arc<Used>,
-    soft_limit_bytes: usize,
-    hard_limit_bytes: usize,
-}
+pub struct AliasMemory(Arc<Account>);
 
-#[derive(Debug, Default)]
-struct Used {
+#[derive(Debug)]
+struct Account {
     bytes: AtomicUsize,
     count: AtomicUsize,
+    soft_limit_bytes: usize,
+    hard_limit_bytes: usize,
 }
 
 /// What one table holds of it; given back when dropped.
@@ -34,22 +32,23 @@ pub(super) struct Held {
 
 impl AliasMemory {
     pub fn new(soft_limit_bytes: usize, hard_limit_bytes: usize) -> Self {
-        Self { used: Arc::default(), soft_limit_bytes, hard_limit_bytes }
+        let (bytes, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self(Arc::new(Account { bytes, count, soft_limit_bytes, hard_limit_bytes }))
     }
 
     /// Aliases of all connections.
     pub fn count(&self) -> usize {
-        self.used.count.load(Ordering::Relaxed)
+        self.0.count.load(Ordering::Relaxed)
     }
 
     /// Bytes of all connections.
     pub fn used_bytes(&self) -> usize {
-        self.used.bytes.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether more aliases should be begun: those of new connections, and any towards clients, which can do without.
     pub(super) fn is_plenty(&self) -> bool {
-        self.used_bytes() < self.soft_limit_bytes
+        self.used_bytes() < self.0.soft_limit_bytes
     }
 
     pub(super) fn hold(&self) -> Held {
@@ -69,8 +68,8 @@ impl Held {
         let bytes = topic.len() + OVERHEAD_BYTES;
         self.bytes += bytes;
         self.count += 1;
-        self.memory.used.count.fetch_add(1, Ordering::Relaxed);
-        self.memory.used.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory.hard_limit_bytes
+        self.memory.0.count.fetch_add(1, Ordering::Relaxed);
+        self.memory.0.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.memory.0.hard_limit_bytes
     }
 
     /// The alias stands for the topic no more.
@@ -85,8 +84,8 @@ impl Held {
     fn release(&mut self, bytes: usize, count: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.count = self.count.saturating_sub(count);
-        self.memory.used.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.memory.used.count.fetch_sub(count, Ordering::Relaxed);
+        self.memory.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory.0.count.fetch_sub(count, Ordering::Relaxed);
     }
 }
 

@@ -33,6 +33,14 @@ pub(super) enum Choice {
 /// The aliases of one connection; they end with it, so a resend on a new one begins with none.
 #[derive(Debug, Default)]
 pub(super) struct SentAliases {
+    max: u16,
+    memory: AliasMemory,
+    /// Made with the first message: many clients only publish.
+    table: Option<Box<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
     max: usize,
     by_topic: BTreeMap<ByteString, usize>,
     /// By alias - 1.
@@ -54,7 +62,7 @@ impl SentAliases {
     /// At most `max` aliases: no more than the client's Topic Alias Maximum [MQTT-3.1.2-26], and none where it announced none
     /// [MQTT-3.1.2-27].
     pub(super) fn new(max: u16, memory: &AliasMemory) -> Self {
-        Self { max: usize::from(max), held: memory.hold(), ..Self::default() }
+        Self { max, memory: memory.clone(), table: None }
     }
 
     /// Chooses for a PUBLISH to this topic; nothing stands for anything before `sent` says that it left.
@@ -62,6 +70,20 @@ impl SentAliases {
         if self.max == 0 || topic.len() < TOPIC_LEN_MIN {
             return Choice::None;
         }
+        let new = || Box::new(Table { max: usize::from(self.max), held: self.memory.hold(), ..Table::default() });
+        self.table.get_or_insert_with(new).choose(topic)
+    }
+
+    /// The PUBLISH left as chosen.
+    pub(super) fn sent(&mut self, topic: &str, choice: Choice) {
+        if let Some(table) = &mut self.table {
+            table.sent(topic, choice);
+        }
+    }
+}
+
+impl Table {
+    fn choose(&mut self, topic: &str) -> Choice {
         if let Some(index) = self.by_topic.get(topic) {
             return alias_of(*index).map_or(Choice::None, Choice::Use);
         }
@@ -72,8 +94,7 @@ impl SentAliases {
         free.and_then(alias_of).map_or(Choice::None, Choice::Set)
     }
 
-    /// The PUBLISH left as chosen.
-    pub(super) fn sent(&mut self, topic: &str, choice: Choice) {
+    fn sent(&mut self, topic: &str, choice: Choice) {
         match choice {
             Choice::None => {}
             Choice::Use(alias) => {
@@ -214,7 +235,7 @@ mod tests {
             choices.ends_with(&[Choice::Use(1), Choice::Use(2)]) || choices.ends_with(&[Choice::Use(2), Choice::Use(1)]),
             "{choices:?}"
         );
-        assert_eq!(aliases.by_topic.len(), 2);
+        assert_eq!(aliases.table.unwrap().by_topic.len(), 2);
     }
 
     #[test]
@@ -242,7 +263,7 @@ mod tests {
             }
         }
         assert_eq!(client.len(), 3);
-        assert!(aliases.held.is_plenty());
+        assert!(aliases.table.unwrap().held.is_plenty());
     }
 
     #[test]

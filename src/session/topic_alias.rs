@@ -12,6 +12,13 @@ use super::error::Offence;
 pub(super) struct TopicAliases {
     /// As CONNACK announced it.
     max: u16,
+    memory: AliasMemory,
+    /// Most clients set none.
+    set: Option<Box<Set>>,
+}
+
+#[derive(Debug)]
+struct Set {
     topics: BTreeMap<u16, ByteString>,
     held: Held,
 }
@@ -19,7 +26,7 @@ pub(super) struct TopicAliases {
 impl TopicAliases {
     /// No alias is set; `max` is what CONNACK announces.
     pub(super) fn new(max: u16, memory: &AliasMemory) -> Self {
-        Self { max, topics: BTreeMap::new(), held: memory.hold() }
+        Self { max, memory: memory.clone(), set: None }
     }
 
     /// The topic that a PUBLISH means: its own, which an alias then stands for, or what the alias stands for.
@@ -39,15 +46,17 @@ impl TopicAliases {
             return Err(Offence::TopicAliasTooLarge);
         }
         if topic.is_empty() {
-            return self.topics.get(&alias).cloned().ok_or(Offence::TopicAliasUnknown);
+            let topic = self.set.as_ref().and_then(|set| set.topics.get(&alias).cloned());
+            return topic.ok_or(Offence::TopicAliasUnknown);
         }
+        let set = self.set.get_or_insert_with(|| Box::new(Set { topics: BTreeMap::new(), held: self.memory.hold() }));
         // A copy of its own: the topic is a slice of a read buffer that it must not keep alive.
-        let before = self.topics.insert(alias, ByteString::from(&*topic));
+        let before = set.topics.insert(alias, ByteString::from(&*topic));
         if let Some(before) = before {
-            self.held.give_back(&before);
+            set.held.give_back(&before);
         }
         // spec/hivemq.md 9.8
-        if !self.held.take(&topic) {
+        if !set.held.take(&topic) {
             return Err(Offence::TopicAliasMemory);
         }
         Ok(topic)
