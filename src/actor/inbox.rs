@@ -34,6 +34,10 @@ impl<T> Inbox<T> {
     fn push(&self, item: T) -> bool {
         {
             let mut items = self.items.lock();
+            if items.capacity() == 0 {
+                // Most connections never have more waiting than this one, and there are many of them.
+                items.reserve_exact(1);
+            }
             items.push(item);
             self.len.store(items.len(), Ordering::Relaxed);
         }
@@ -44,7 +48,11 @@ impl<T> Inbox<T> {
     pub fn take(&self, into: &mut Vec<T>) {
         self.awake.store(false, Ordering::Release);
         let mut items = self.items.lock();
-        into.append(&mut items);
+        if into.is_empty() {
+            std::mem::swap(&mut *items, into);
+        } else {
+            into.append(&mut items);
+        }
         if items.capacity() > 4096 {
             items.shrink_to(64);
         }

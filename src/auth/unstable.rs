@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use bytestring::ByteString;
+use smallvec::SmallVec;
 
 /// Client ids that are remembered; of more, those that connected last.
 pub const ENTRIES_MAX: usize = 100_000;
@@ -53,7 +54,8 @@ struct Count {
     since_ms: u64,
     connects: u32,
     takeovers: u32,
-    addresses: Vec<ByteString>,
+    /// Nearly every client comes from one.
+    addresses: SmallVec<[ByteString; 1]>,
 }
 
 impl Unstable {
@@ -85,7 +87,7 @@ impl Unstable {
         } else {
             return None;
         };
-        let addresses = std::mem::take(count).addresses;
+        let addresses = std::mem::take(count).addresses.into_vec();
         Some(Detection { cause, count: number, addresses })
     }
 }

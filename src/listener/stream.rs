@@ -14,7 +14,8 @@ use crate::actor::Transport;
 /// A TCP connection, some bytes of which have been read already.
 #[derive(Debug)]
 pub struct Replay {
-    ahead: Bytes,
+    /// `None`, as a rule.
+    ahead: Option<Box<Bytes>>,
     stream: TcpStream,
     /// Bytes came since it was last asked.
     heard: bool,
@@ -28,28 +29,28 @@ pub(super) trait Heard {
 
 impl Replay {
     pub fn new(ahead: Bytes, stream: TcpStream) -> Self {
-        Self { ahead, stream, heard: false }
+        Self { ahead: (!ahead.is_empty()).then(|| Box::new(ahead)), stream, heard: false }
     }
 
     /// Waits for the first byte without reading it.
     pub async fn readable(&self) -> io::Result<()> {
-        if self.ahead.is_empty() { self.stream.readable().await } else { Ok(()) }
+        if self.ahead.is_none() { self.stream.readable().await } else { Ok(()) }
     }
 }
 
 impl AsyncRead for Replay {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.ahead.is_empty() {
+        let Some(ahead) = &mut self.ahead else {
             let before = buffer.filled().len();
             let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
             self.heard |= buffer.filled().len() > before;
             return outcome;
-        }
-        let count = self.ahead.len().min(buffer.remaining());
-        buffer.put_slice(self.ahead.get(..count).unwrap_or_default());
-        self.ahead.advance(count);
-        if self.ahead.is_empty() {
-            self.ahead = Bytes::new();
+        };
+        let count = ahead.len().min(buffer.remaining());
+        buffer.put_slice(ahead.get(..count).unwrap_or_default());
+        ahead.advance(count);
+        if ahead.is_empty() {
+            self.ahead = None;
         }
         Poll::Ready(Ok(()))
     }

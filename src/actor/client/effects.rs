@@ -166,6 +166,10 @@ impl Client {
         };
         self.identity = Some(identity);
         self.defer(outcome, move |outcome, client, ctx| {
+            if client.deferred.is_empty() {
+                // An idle connection has no more questions.
+                client.deferred = VecDeque::new();
+            }
             let outcome = outcome.map(|(claim, withdrawn)| {
                 client.take_away(withdrawn);
                 claim
