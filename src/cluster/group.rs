@@ -102,6 +102,13 @@ struct Heard {
     at_ms: u64,
 }
 
+/// The last entry that is applied here and, as far as this node knows, stored by everyone it replicates to: nobody will read it again soon.
+fn read_by_all(metrics: &RaftMetrics<TypeConfig>) -> u64 {
+    let index = |id: &Option<LogId>| id.map_or(0, |id| id.index());
+    let followers = metrics.replication.iter().flat_map(|all| all.values().map(index));
+    followers.chain([index(&metrics.last_applied)]).min().unwrap_or(0)
+}
+
 /// Held while a change of membership is under way.
 pub struct Change {
     changing: Arc<AtomicBool>,
@@ -320,7 +327,11 @@ impl Group {
         let mut led = false;
         loop {
             self.transfers.forget_idle();
-            let view = self.look(&metrics.borrow_watched());
+            let (view, read) = {
+                let metrics = metrics.borrow_watched();
+                (self.look(&metrics), read_by_all(&metrics))
+            };
+            self.log.release(read);
             self.view.send_if_modified(|known| {
                 // The time alone wakes nobody.
                 let modified = LeaderView { reachable_ms: 0, ..*known } != LeaderView { reachable_ms: 0, ..view };

@@ -24,9 +24,10 @@ use super::pacing::Pacing;
 use super::record::seal;
 use super::stats::Health;
 
-/// Latest entries kept in memory once they are written, shared evenly by the groups, and the most for one of them.
-const TAILS_BYTES_MAX: usize = 8 * 1024 * 1024;
-const TAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Latest entries kept in memory once they are written, shared evenly by the groups, and the most for one of them. Who replicates keeps what is
+/// being sent decoded (`cluster::raft`), and the engine has in memory what it wrote last: this is for what comes between.
+const TAILS_BYTES_MAX: usize = 1024 * 1024;
+const TAIL_BYTES_MAX: usize = 512 * 1024;
 /// A purge can be long: keys written in one batch.
 const BATCH_KEYS_MAX: usize = 16_384;
 

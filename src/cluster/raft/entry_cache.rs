@@ -1,4 +1,5 @@
-//! The newest entries of a log, decoded: an entry is read once for each follower and once to be applied, soon after it was appended.
+//! The newest entries of a log, decoded: an entry is read once for each follower and once to be applied, soon after it was appended, and
+//! leaves when that is done.
 
 use std::collections::VecDeque;
 
@@ -6,7 +7,7 @@ use openraft::entry::RaftEntry;
 
 use super::type_config::Entry;
 
-/// Bytes of encoded entries one group keeps; decoded they take about three times as much.
+/// Bytes of encoded entries one group keeps for followers that are behind; decoded they take about three times as much.
 const CACHE_BYTES_MAX: usize = 512 * 1024;
 
 /// A contiguous run of entries up to the last of the log.

@@ -50,6 +50,11 @@ impl RaftLog {
         self.appended_bytes.load(Ordering::Relaxed)
     }
 
+    /// Forgets the decoded entries up to this one; they can still be read from the store.
+    pub fn release(&self, through: u64) {
+        self.cache.lock().purge_through(through);
+    }
+
     /// Entries `start..end`, fewer where they are many bytes, at least one if it exists.
     fn read_limited(&self, start: u64, end: u64, bytes_max: usize) -> io::Result<Vec<Entry>> {
         if start >= end {
