@@ -366,6 +366,14 @@ impl Client {
         }
     }
 
+    /// What carries MQTT is broken, and the peer was told so: the connection is as good as closed, by the broker.
+    fn on_bad_frame(&mut self, ctx: &mut Context<Self>) {
+        if !self.closing {
+            self.machine.handle_decode_error(&codec::DecodeError::Carrier, None, self.now, &mut self.effects);
+            self.run_effects(ctx);
+        }
+    }
+
     /// Reads no more, and goes when what was read is answered: a publisher gets its acknowledgement, or none for what nobody took.
     fn leave(&mut self, ctx: &mut Context<Self>) {
         self.leaving = true;

@@ -11,6 +11,7 @@ use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
 use super::super::clock;
+use super::super::transport::BadFrame;
 use super::{Client, HIGH_WATER_BYTES, TURN_PACKETS_MAX, TimedOut};
 
 /// The thread's read buffer.
@@ -141,6 +142,9 @@ impl Pump {
                 }
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(peer = ?client.accepted.peer, %error, "cannot read");
+                    if BadFrame::is(&error) {
+                        client.on_bad_frame(ctx);
+                    }
                     Some(0)
                 }
                 Poll::Pending => {
