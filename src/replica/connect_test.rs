@@ -407,7 +407,8 @@ fn a_connection_whose_node_did_not_answer_is_told_as_lost_and_not_as_taken_over(
         let took_over = |event: &Event| matches!(event, Event::Connected { took_over: true, .. });
         assert!(!events.iter().any(took_over), "nobody fights over the client id");
         // A Will with a delay goes with the session, or not at all, as at a takeover.
-        let expected: &[&str] = if clean_start { &["-c UNSPECIFIED none", "publish w", "+c"] } else { &["-c UNSPECIFIED none", "+c"] };
+        let expected: &[&str] =
+            if clean_start { &["-c UNSPECIFIED none", "publish w", "+c"] } else { &["-c UNSPECIFIED none", "+c"] };
         assert_eq!(outbox_of(&events), expected);
         // The node's death, when it is known, tells nothing again.
         let (_, events) = bench.run(Command::NodeDown { node: 1, incarnation: 1 });
