@@ -12,7 +12,8 @@ use actix::{AsyncContext, Context};
 
 use super::super::clock;
 use super::super::transport::BadFrame;
-use super::{Client, HIGH_WATER_BYTES, TURN_PACKETS_MAX, TimedOut};
+use super::output::HIGH_WATER_BYTES;
+use super::{Client, TURN_PACKETS_MAX, TimedOut};
 
 /// The thread's read buffer.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
