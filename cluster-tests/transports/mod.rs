@@ -261,12 +261,25 @@ async fn frames_that_carry_no_mqtt_end_their_web_socket() {
     let _permit = acquire(Weight::Node);
     let pki = Pki::new();
     let node = start(&pki, "NONE");
+    let mut watcher = watcher(&node).await;
     let text = client_frame(0x81, b"hello");
     let close = client_frame(0x88, &1000_u16.to_be_bytes());
     let not_masked = vec![0x82, 1, 0xC0];
     let endless = [&[0x82, 0xFF][..], &u64::MAX.to_be_bytes(), &[0; 4]].concat();
+    let (reserved, unknown) = (client_frame(0xC2, &[0xC0, 0]), client_frame(0x83, b""));
+    // What came before counts, also where it came in one piece with it.
+    let behind_disconnect = [client_frame(0x82, &[0xE0, 0]), text.clone()].concat();
     for kind in KINDS.into_iter().filter(|kind| kind.starts_with("Websocket")) {
-        for (bytes, status) in [(&text, 1003_u16), (&close, 1000), (&not_masked, 1002), (&endless, 1002)] {
+        nothing_is_told_of_who_never_connected(&node, kind, &pki, &[&text, &not_masked, &reserved]).await;
+        for (bytes, status, end) in [
+            (&text, 1003_u16, "-SERVER/129"),
+            (&close, 1000, "-UNSPECIFIED"),
+            (&not_masked, 1002, "-SERVER/129"),
+            (&endless, 1002, "-SERVER/129"),
+            (&reserved, 1002, "-SERVER/129"),
+            (&unknown, 1002, "-SERVER/129"),
+            (&behind_disconnect, 1000, "-CLIENT/0"),
+        ] {
             let mut wire = way(kind, &pki, None).connect(address(&node, kind)).await.expect("upgraded");
             wire.write_all(&client_frame(0x82, CONNECT_5)).await.expect("sent");
             wire.flush().await.expect("sent");
@@ -276,8 +289,10 @@ async fn frames_that_carry_no_mqtt_end_their_web_socket() {
             wire.flush().await.expect("sent");
             let answer = tokio::time::timeout(SOON, read_frame(&mut wire)).await.expect("an end");
             assert_eq!(answer.expect("a close frame"), (8, status.to_be_bytes().to_vec()), "{kind}");
-            let end = tokio::time::timeout(SOON, wire.read(&mut [0; 10])).await.expect("an end");
-            assert!(!matches!(end, Ok(1..)), "{kind}");
+            let closed = tokio::time::timeout(SOON, wire.read(&mut [0; 10])).await.expect("an end");
+            assert!(!matches!(closed, Ok(1..)), "{kind}");
+            let told = events::expect(&mut watcher, "", 2).await;
+            assert_eq!(told, ["ws:+".to_owned(), format!("ws:{end}")], "{kind} {bytes:x?}");
         }
         // A frame may claim any length: it costs the broker nothing, and the client nothing but its own connection.
         let mut claims = Vec::new();
@@ -291,6 +306,30 @@ async fn frames_that_carry_no_mqtt_end_their_web_socket() {
         tokio::time::sleep(QUIET).await;
         let mut client = Client::connect(way(kind, &pki, None).relay(address(&node, kind)).await, &Options::v5("x")).await;
         client.ping().await;
+        client.disconnect().await;
+        assert_eq!(events::expect(&mut watcher, "", 2).await, ["x:+", "x:-CLIENT/0"]);
+    }
+}
+
+/// Errors of the PROXY header, of HTTP and of frames before CONNECT: the next event is another's.
+async fn nothing_is_told_of_who_never_connected(node: &Node, kind: &str, pki: &Pki, frames: &[&[u8]]) {
+    let broker = address(node, kind);
+    let mut proxied = TcpStream::connect(broker).await.expect("connected");
+    proxied.write_all(b"PROXY TCP4 nowhere\r\n").await.expect("sent");
+    let below = Way { fragment: None, ..way(kind, pki, None) };
+    let mut http = below.connect(broker).await.expect("connected");
+    http.write_all(b"GET /elsewhere HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("sent");
+    http.flush().await.expect("sent");
+    let mut wires: Vec<Box<dyn relay::Wire>> = vec![Box::new(proxied), http];
+    for frame in frames {
+        let mut wire = way(kind, pki, None).connect(broker).await.expect("upgraded");
+        wire.write_all(frame).await.expect("sent");
+        wire.flush().await.expect("sent");
+        wires.push(wire);
+    }
+    for mut wire in wires {
+        let mut rest = Vec::new();
+        _ = tokio::time::timeout(SOON, wire.read_to_end(&mut rest)).await.expect("closed");
     }
 }
 

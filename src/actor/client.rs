@@ -2,9 +2,15 @@
 //!
 //! It reads inside the actor's context into a buffer borrowed from the thread, so that an idle connection owns no buffer, hands packets to
 //! the machine and runs the effects. Decisions about MQTT are the machine's.
+//!
+//! Here: what the actor is and what it is told. The way of a packet: `pump` reads and writes, `input` takes packets out of the bytes, `effects`
+//! does what the machine decides, `deliver` hands messages to the machine, `output` puts packets onto the socket.
 
+mod deliver;
 mod effects;
+mod input;
 mod login;
+mod output;
 mod partial;
 mod pump;
 mod recheck;
@@ -14,23 +20,21 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use bytestring::ByteString;
 use tokio::sync::oneshot;
 
 use crate::auth::Principal;
 use crate::cluster::Lane;
-use crate::mqtt::codec;
-use crate::mqtt::{Delivery, GroupId, Packet, ProtocolVersion, QoS, ReasonCode, Source};
+use crate::mqtt::{Delivery, GroupId, QoS, ReasonCode, Source};
 use crate::replica::command::QueueStep;
 use crate::replica::{ConnectionRef, ShardId};
 use crate::session::{Effect, Machine, Now};
-use crate::signal::{ConnectionFacts, DropReason, Initiator};
-use crate::telemetry::RateLimited;
+use crate::signal::{ConnectionFacts, Initiator};
 
 use super::gate::Login;
 use super::hub::{ClientMail, Local};
@@ -44,12 +48,6 @@ use recheck::Withdrawn;
 
 /// Payload bytes of one client that may wait to be stored: one message of the largest size does not stop the reading, two do.
 const STORING_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Unsent bytes above which a socket counts as not writable, and below which it is writable again (spec/hivemq.md 2.4).
-const HIGH_WATER_BYTES: usize = 65_536;
-const LOW_WATER_BYTES: usize = 32_768;
-/// QoS 0 messages that may be put onto sockets which are not writable, of all connections of the node (spec/hivemq.md 2.4), as long as no more
-/// bytes wait for one than may wait in its queue.
-const STUFFED_MAX: usize = 1000;
 
 /// Packets taken before others get their turn: a read can hold thousands of small ones.
 const TURN_PACKETS_MAX: usize = 512;
@@ -58,8 +56,6 @@ const EFFECTS_MAX: usize = 32;
 
 /// A client that is asked to leave waits so long for the answers to what it sent.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
-
-static NO_ROOM: RateLimited = RateLimited::new(Duration::from_secs(10));
 
 /// What a client is told by its hub and its queue.
 #[derive(Debug)]
@@ -244,128 +240,6 @@ impl Client {
         local.insert(connection.connection, mail);
     }
 
-    /// Bytes arrived: takes whole packets out of them.
-    fn on_bytes(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
-        self.local.node().metrics.transferred(bytes.len(), 0);
-        self.machine.handle_bytes(self.now);
-        let mut rest = bytes;
-        while !self.partial.is_empty() && !rest.is_empty() && !self.closing {
-            // Only what completes the packet: what follows it need not be copied.
-            let wanted =
-                if self.takes_packets() { self.partial.missing(self.machine.max_packet_size_bytes()) } else { usize::MAX };
-            let (some, after) = rest.split_at(wanted.min(rest.len()));
-            rest = after;
-            self.keep(some, ctx);
-            self.on_partial(ctx);
-        }
-        let used = self.on_slice(rest, ctx);
-        if !self.closing {
-            self.keep(rest.get(used..).unwrap_or_default(), ctx);
-        }
-    }
-
-    /// Keeps bytes of a packet that is not complete, if there is room for them in the node.
-    fn keep(&mut self, bytes: &[u8], ctx: &mut Context<Self>) {
-        if self.partial.append(bytes, self.machine.max_packet_size_bytes()) {
-            return;
-        }
-        crate::warn_limited!(
-            NO_ROOM,
-            peer = ?self.accepted.peer,
-            "a client is closed: incomplete packets fill restrictions/max-incomplete-packet-memory"
-        );
-        self.partial.take_all();
-        let reason = "the node has no room for more incomplete packets";
-        self.machine.disconnect(ReasonCode::QuotaExceeded, reason, true, self.now, &mut self.effects);
-        self.run_effects(ctx);
-    }
-
-    /// Packets straight out of the thread's buffer; returns the bytes used.
-    fn on_slice(&mut self, bytes: &[u8], ctx: &mut Context<Self>) -> usize {
-        let mut used = 0;
-        while self.takes_packets() {
-            let rest = bytes.get(used..).unwrap_or_default();
-            match codec::frame(rest, self.machine.max_packet_size_bytes()) {
-                Ok(Some(frame)) if rest.len() >= frame.total_len() => {
-                    let packet = bytes::Bytes::copy_from_slice(rest.get(..frame.total_len()).unwrap_or_default());
-                    used += frame.total_len();
-                    self.on_packet(frame, packet, ctx);
-                }
-                Ok(_) => break,
-                Err(error) => {
-                    self.on_decode_error(&error, rest, ctx);
-                    break;
-                }
-            }
-        }
-        used
-    }
-
-    /// Packets out of what was kept.
-    fn on_partial(&mut self, ctx: &mut Context<Self>) {
-        while self.takes_packets() && !self.partial.is_empty() {
-            match codec::frame(self.partial.bytes(), self.machine.max_packet_size_bytes()) {
-                Ok(Some(frame)) if self.partial.bytes().len() >= frame.total_len() => {
-                    let packet = self.partial.take(frame.total_len());
-                    self.on_packet(frame, packet, ctx);
-                }
-                Ok(_) => break,
-                Err(error) => {
-                    let bytes = self.partial.take_all();
-                    self.on_decode_error(&error, &bytes, ctx);
-                    break;
-                }
-            }
-        }
-        self.partial.tidy();
-    }
-
-    /// Whether another packet may be taken in this turn.
-    fn takes_packets(&self) -> bool {
-        !self.closing && !self.leaving && self.turn_packets < TURN_PACKETS_MAX && self.machine.wants_input()
-    }
-
-    fn on_packet(&mut self, frame: codec::Frame, packet: bytes::Bytes, ctx: &mut Context<Self>) {
-        self.turn_packets += 1;
-        // A first packet that is broken is looked at again for the version to answer in.
-        let first = self.machine.protocol().is_none().then(|| packet.clone());
-        match codec::decode(frame, packet, self.machine.protocol()) {
-            Ok(decoded) => {
-                self.local.node().metrics.received(&decoded);
-                self.record_received(&decoded);
-                let claim = self.claim_of(&decoded);
-                let assigned = || effects::assigned_client_id(self.connection);
-                self.machine.handle_packet(decoded, &assigned, self.now, &mut self.effects);
-                if let Some(claim) = claim {
-                    self.claimed(claim);
-                }
-                self.run_effects(ctx);
-            }
-            Err(error) => self.on_decode_error(&error, first.as_deref().unwrap_or_default(), ctx),
-        }
-    }
-
-    fn on_decode_error(&mut self, error: &codec::DecodeError, bytes: &[u8], ctx: &mut Context<Self>) {
-        tracing::debug!(peer = ?self.accepted.peer, %error, "bytes are no valid packet");
-        let version = if self.machine.protocol().is_none() { codec::connect_version(bytes) } else { None };
-        self.machine.handle_decode_error(error, version, self.now, &mut self.effects);
-        self.run_effects(ctx);
-    }
-
-    /// The peer closed or the socket failed.
-    fn on_closed(&mut self, ctx: &mut Context<Self>) {
-        if self.gone {
-            return;
-        }
-        self.gone = true;
-        self.out = BytesMut::new();
-        // Its turn comes after what the client sent before; `Close` follows then.
-        if !self.closing {
-            self.machine.handle_closed(self.now, &mut self.effects);
-            self.run_effects(ctx);
-        }
-    }
-
     /// Reads no more, and goes when what was read is answered: a publisher gets its acknowledgement, or none for what nobody took.
     fn leave(&mut self, ctx: &mut Context<Self>) {
         self.leaving = true;
@@ -463,147 +337,6 @@ impl Client {
         self.storing_bytes > STORING_BYTES_MAX
     }
 
-    fn deliver(&mut self, delivery: Delivery) {
-        let Some(delivery) = self.allowed(delivery) else { return };
-        if self.is_prevented(&delivery) {
-            self.not_delivered(&delivery, QueueStep::Dropped(DropReason::ExtensionPreventedOutbound));
-            return;
-        }
-        if delivery.qos != QoS::AtMostOnce {
-            if !self.held.is_empty() || !self.writable || self.subscribing > 0 || self.machine.send_quota() == 0 {
-                self.held.push_back(delivery);
-                return;
-            }
-            if let Source::Queue { seq } = delivery.source {
-                self.sent_seq = self.sent_seq.max(seq);
-            }
-            let kept = kept(&delivery);
-            if !self.machine.deliver(delivery, self.now, &mut self.effects) {
-                self.held.extend(kept);
-            }
-        } else if !self.writable && !self.stuff() {
-            self.not_writable(&delivery);
-        } else if !self.machine.deliver(delivery, self.now, &mut self.effects) {
-            tracing::debug!("a QoS 0 message came before the connection was registered");
-        }
-    }
-
-    /// Whether the operator keeps the message from this client. An exchange of QoS 2 that has begun goes to its end [MQTT-4.3.3-7].
-    fn is_prevented(&self, delivery: &Delivery) -> bool {
-        let prevented = &self.local.node().settings.prevented;
-        let begun = delivery.dup && delivery.qos == QoS::ExactlyOnce;
-        !prevented.outbound.is_empty()
-            && !begun
-            && self.identity.as_ref().is_some_and(|identity| prevented.is_outbound(&delivery.message.topic, &identity.client))
-    }
-
-    /// Takes a place for a QoS 0 message on a socket that is not writable.
-    fn stuff(&mut self) -> bool {
-        if self.out.len() >= self.local.node().settings.queue.qos0_bytes_max {
-            return false;
-        }
-        let stuffed = &self.local.node().stuffed;
-        let free = stuffed.fetch_add(1, Ordering::Relaxed) < STUFFED_MAX;
-        if free {
-            self.stuffed += 1;
-        } else {
-            stuffed.fetch_sub(1, Ordering::Relaxed);
-        }
-        free
-    }
-
-    fn unstuff(&mut self) {
-        self.local.node().stuffed.fetch_sub(std::mem::take(&mut self.stuffed), Ordering::Relaxed);
-    }
-
-    /// Sends what was held back for lack of quota or of a writable socket.
-    fn deliver_held(&mut self) {
-        while self.writable && self.subscribing == 0 && self.machine.send_quota() > 0 {
-            let Some(delivery) = self.held.pop_front() else { break };
-            if let Source::Queue { seq } = delivery.source {
-                self.sent_seq = self.sent_seq.max(seq);
-            }
-            let kept = kept(&delivery);
-            if !self.machine.deliver(delivery, self.now, &mut self.effects) {
-                if let Some(kept) = kept {
-                    self.held.push_front(kept);
-                }
-                break;
-            }
-        }
-    }
-
-    /// Appends a packet to what is to be written.
-    fn write(&mut self, packet: &Packet) {
-        let version = self.machine.protocol().unwrap_or(ProtocolVersion::V5);
-        self.local.node().metrics.sent(packet);
-        self.record_sent(packet);
-        if self.gone {
-            return;
-        }
-        codec::encode(packet, version, &mut self.out);
-        if self.writable && self.out.len() > HIGH_WATER_BYTES {
-            // A long turn is no slow reader: what the socket takes goes first.
-            self.write_early();
-            if self.out.len() > HIGH_WATER_BYTES {
-                self.set_writable(false);
-            }
-        }
-    }
-
-    /// Writes before the pump's turn.
-    fn write_early(&mut self) {
-        let Some(waker) = self.waker.clone() else { return };
-        if !self.write_out(&mut TaskContext::from_waker(&waker)) {
-            self.write_failed = true;
-        }
-    }
-
-    /// Writes what the socket takes; false where it failed.
-    fn write_out(&mut self, cx: &mut TaskContext<'_>) -> bool {
-        while !self.out.is_empty() {
-            match self.transport.poll_write(cx, &self.out) {
-                Poll::Ready(Ok(0)) => return false,
-                Poll::Ready(Ok(count)) => {
-                    self.local.node().metrics.transferred(0, count);
-                    self.out.advance(count);
-                    if !self.writable {
-                        // Not read because of what it has to take first, and taking it.
-                        self.machine.handle_unheard(self.now);
-                    }
-                }
-                Poll::Ready(Err(error)) => {
-                    tracing::debug!(peer = ?self.accepted.peer, %error, "cannot write");
-                    return false;
-                }
-                Poll::Pending => break,
-            }
-        }
-        true
-    }
-
-    fn set_writable(&mut self, writable: bool) {
-        self.writable = writable;
-        let gauge = &self.local.node().metrics.hivemq.not_writable_current;
-        if writable {
-            gauge.dec();
-            self.unstuff();
-        } else {
-            gauge.inc()
-        }
-        self.local.post_existing(self.connection.connection, QueueItem::Writable(writable));
-    }
-
-    /// Something was written: the socket may be writable again; an empty buffer is given back.
-    fn written(&mut self) {
-        if self.out.is_empty() && self.out.capacity() > 0 {
-            self.out = BytesMut::new();
-        }
-        if !self.writable && self.out.len() < LOW_WATER_BYTES {
-            self.set_writable(true);
-        }
-    }
-
     /// Keeps one timer of the arbiter for the machine's next deadline. Deadlines move at every packet; the timer follows when it fires.
     fn schedule(&mut self) {
         if self.is_held() {
@@ -663,11 +396,6 @@ impl Client {
     fn now_stop(&mut self, ctx: &mut Context<Self>) {
         ctx.stop();
     }
-}
-
-/// A copy to try again with, where the machine may refuse a delivery: the Packet Identifier of a replicated queue's entry can be in use.
-fn kept(delivery: &Delivery) -> Option<Delivery> {
-    matches!(delivery.source, Source::Queue { .. }).then(|| delivery.clone())
 }
 
 impl Actor for Client {

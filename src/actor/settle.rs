@@ -4,6 +4,9 @@
 //! its CONNECT, by another thread or another node. The node it connects to asks for the old connection to be read to its end; what that gave
 //! is applied before the CONNECT is proposed. Only a client that is connected already as far as this node knows costs this, and no
 //! longer than `SETTLE_MAX`.
+//!
+//! A node that does not answer (its process is gone, or out of reach) tells its client nothing either: the old connection is told as lost, not
+//! as taken over, though it is not known yet that the node is dead.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -13,7 +16,7 @@ use std::time::Duration;
 
 use actix_rt::time::timeout;
 use bytestring::ByteString;
-use futures_util::future;
+use futures_util::future::{self, Either};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -30,6 +33,18 @@ const SETTLE_MAX: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 /// Questions to other nodes at a time; more CONNECTs go on without.
 const ASKED_MAX: usize = 10_000;
+
+/// A client that is connected anew elsewhere so often meanwhile is not settled any more, but taken over.
+const OCCUPIED_MAX: usize = 2;
+
+/// What became of a connection that another is to take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    /// Its node has read it to its end, or it has ended by itself, or its node is there and has too much to do.
+    Yes,
+    /// Its node is out of reach, or did not answer in time.
+    Unanswered,
+}
 
 /// Questions to other nodes that are not answered.
 #[derive(Debug, Default)]
@@ -66,18 +81,26 @@ pub async fn connect(
 ) -> Result<Outcome, SubmitError> {
     let Some(cluster) = node.cluster() else { return Err(SubmitError::Unavailable) };
     let client = command.facts.client_id.clone();
-    let present = present(&node, &client);
-    if let Some(present) = present {
-        settle(&node, shard, &client, present).await;
-    }
-    command.take_over = TakeOver::Settled(present);
-    match propose(&node, cluster, shard, command.clone(), window).await {
-        Ok(Outcome::Occupied(present)) => {
-            settle(&node, shard, &client, present).await;
-            command.take_over = TakeOver::Any;
-            propose(&node, cluster, shard, command, window).await
+    command.take_over = match present(&node, &client) {
+        Some(present) => taking_over(present, settle(&node, shard, &client, present).await),
+        None => TakeOver::Settled(None),
+    };
+    for _ in 0..OCCUPIED_MAX {
+        match propose(&node, cluster, shard, command.clone(), window).await {
+            Ok(Outcome::Occupied(present)) => {
+                command.take_over = taking_over(present, settle(&node, shard, &client, present).await);
+            }
+            outcome => return outcome,
         }
-        outcome => outcome,
+    }
+    command.take_over = TakeOver::Any;
+    propose(&node, cluster, shard, command, window).await
+}
+
+fn taking_over(present: ConnectionRef, settled: Settled) -> TakeOver {
+    match settled {
+        Settled::Yes => TakeOver::Settled(Some(present)),
+        Settled::Unanswered => TakeOver::Lost(present),
     }
 }
 
@@ -95,26 +118,44 @@ async fn propose(
 }
 
 /// Waits until what came on a connection is applied, or submitted before anything that this node submits next.
-async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, connection: ConnectionRef) {
+async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, connection: ConnectionRef) -> Settled {
+    let Some(cluster) = node.cluster() else { return Settled::Yes };
     if node.is_local((connection.node, connection.incarnation, connection.connection)) {
         // Commands of one node apply in the order it submits them.
         let _ = timeout(SETTLE_MAX, read_out(node, connection.connection)).await;
-        return;
+        return Settled::Yes;
     }
-    let Some(cluster) = node.cluster().filter(|cluster| cluster.node() != connection.node) else { return };
-    let Some((ticket, settled)) = node.settling.add() else { return };
-    if cluster.send(connection.node, PeerMessage::Settle { ticket, shard, client: client.clone(), connection }) {
+    if cluster.node() == connection.node {
+        // Of the process before this one.
+        return Settled::Unanswered;
+    }
+    let without = || if cluster.hears(connection.node) { Settled::Yes } else { Settled::Unanswered };
+    let Some((ticket, settled)) = node.settling.add() else { return without() };
+    let outcome = if cluster.send(connection.node, PeerMessage::Settle { ticket, shard, client: client.clone(), connection }) {
         // The sender is dropped, never used.
         let answered = async { drop(settled.await) };
-        let _ = timeout(SETTLE_MAX, future::select(pin!(answered), pin!(ended(node, cluster, client, connection)))).await;
-    }
+        match timeout(SETTLE_MAX, future::select(pin!(answered), pin!(ended(node, cluster, client, connection)))).await {
+            Ok(Either::Left(_)) => Settled::Yes,
+            Ok(Either::Right((settled, _))) => settled,
+            Err(_) => Settled::Unanswered,
+        }
+    } else {
+        without()
+    };
     node.settling.remove(ticket);
+    outcome
 }
 
 /// Resolves when the end of the connection is applied here, with all that its node submitted before (a node that stops has submitted it when its
 /// client comes here, so this is known before that node can answer), or when the node is out of reach and will not answer.
-async fn ended(node: &Node, cluster: &Cluster, client: &ByteString, connection: ConnectionRef) {
-    while cluster.hears(connection.node) && is_present(node, client, connection) {
+async fn ended(node: &Node, cluster: &Cluster, client: &ByteString, connection: ConnectionRef) -> Settled {
+    loop {
+        if !is_present(node, client, connection) {
+            return Settled::Yes;
+        }
+        if !cluster.hears(connection.node) {
+            return Settled::Unanswered;
+        }
         actix_rt::time::sleep(LOOK).await;
     }
 }
@@ -135,7 +176,11 @@ pub fn for_peer(node: &Arc<Node>, from: NodeId, ticket: u64, shard: ShardId, cli
     let node = Arc::clone(node);
     arbiter.spawn(async move {
         let Some(cluster) = node.cluster() else { return };
-        if node.is_local((connection.node, connection.incarnation, connection.connection)) {
+        let is_local = node.is_local((connection.node, connection.incarnation, connection.connection));
+        if !is_local && cluster.node() == connection.node {
+            return; // It went with the process before this one: there is nobody to answer.
+        }
+        if is_local {
             let _ = timeout(SETTLE_MAX, read_out(&node, connection.connection)).await;
             // Does nothing, after everything that was submitted before it.
             let last = Command::Acknowledge { client, connection, steps: Vec::new() };

@@ -8,6 +8,9 @@ use bytestring::ByteString;
 /// Bytes in and out, polled inside the Client actor's context.
 pub trait Transport {
     /// Reads into `buffer`; 0 = the peer closed.
+    ///
+    /// # Errors
+    /// The socket's; one that holds a `BadFrame` where the broker ends the connection.
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
     /// Whether bytes came since the last time, though `poll_read` had nothing to give of them: a part of a TLS record.
     fn take_heard(&mut self) -> bool {
@@ -19,6 +22,18 @@ pub trait Transport {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     /// Says goodbye and closes the sending side.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// What the peer sent breaks the rules of what carries MQTT; it was told so there, so that no DISCONNECT can follow.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadFrame(pub String);
+
+impl BadFrame {
+    /// Whether that is what ended the reading.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+    }
 }
 
 /// What is known of a connection when it is accepted.

@@ -312,6 +312,23 @@ fn what_is_not_published_again_is_counted() {
     }
 }
 
+/// "The total number of dead messages the broker detects" (seed, Table 7): a message is dead "as soon as the HiveMQ broker detects that a message is
+/// without subscribers", and one of `$dead` can be "dead more than once".
+#[test]
+fn a_dead_message_that_is_dead_again_is_one_more_of_the_total() {
+    let counted_of = |settings: &AddonSettings| {
+        let (mut counted, mut next) = (Vec::new(), Some(message("a")));
+        while let Some(unheard) = next {
+            let rendered = render(&is_dead(unheard), settings, NOW_MS);
+            counted.extend(counters(&rendered));
+            next = rendered.message;
+        }
+        counted
+    };
+    assert_eq!(counted_of(&all_on()), [AddonCounter::Dead, AddonCounter::Dead, AddonCounter::DeadTopicDead]);
+    assert_eq!(counted_of(&all_off()), [AddonCounter::Dead], "nothing is published that could be dead");
+}
+
 #[test]
 fn events_of_addon_messages_move_the_counters_of_their_topic() {
     let table: [(Signal, &[AddonCounter]); 6] = [

@@ -15,6 +15,8 @@ use crate::signal::{ConnectionFacts, DropReason, Initiator};
 
 /// `Command::ConnectWithin` can be read by members from this version on.
 const CONNECT_WITHIN_SINCE: u16 = 3;
+/// The same for `TakeOver::Lost`.
+const LOST_SINCE: u16 = 3;
 
 /// One Raft entry: everything that arrived while the one before was in flight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,9 +137,9 @@ impl Command {
             Self::Enqueue { targets, .. } => newest(targets.iter()),
             Self::Take(take) => newest(take.enqueue.iter().flat_map(|(_, targets)| targets)),
             Self::Declare(_) | Self::AssignSharedFrom { .. } => 3,
-            Self::ConnectWithin { .. } => CONNECT_WITHIN_SINCE,
-            Self::Connect(_)
-            | Self::Disconnect { .. }
+            Self::ConnectWithin { connect, .. } => CONNECT_WITHIN_SINCE.max(connect.take_over.since()),
+            Self::Connect(connect) => connect.take_over.since(),
+            Self::Disconnect { .. }
             | Self::NodeDown { .. }
             | Self::Subscribe { .. }
             | Self::Unsubscribe { .. }
@@ -157,8 +159,13 @@ impl Command {
     }
 
     /// What connects a client that takes `window` messages at a time, in a cluster of this level: a member of a release before version 3 cannot
-    /// read the newer command, and counts on `IN_FLIGHT_MAX`.
-    pub fn connect(connect: ConnectCommand, window: usize, level: u16) -> Self {
+    /// read the newer command, and counts on `IN_FLIGHT_MAX`; to it a connection that was lost is one taken over.
+    pub fn connect(mut connect: ConnectCommand, window: usize, level: u16) -> Self {
+        if let TakeOver::Lost(connection) = connect.take_over
+            && level < LOST_SINCE
+        {
+            connect.take_over = TakeOver::Settled(Some(connection));
+        }
         let connect = Box::new(connect);
         match u16::try_from(window) {
             Ok(window) if usize::from(window) < IN_FLIGHT_MAX && level >= CONNECT_WITHIN_SINCE => {
@@ -225,6 +232,28 @@ pub enum TakeOver {
     /// This one, whose last packets were handled (or none): with another the outcome is `Occupied` and nothing is done.
     Settled(Option<ConnectionRef>),
     Any,
+    /// This one, whose node did not answer: it is told as lost (UNSPECIFIED, no reason code), for nobody can have sent its client a
+    /// DISCONNECT. With another the outcome is `Occupied` and nothing is done.
+    Lost(ConnectionRef),
+}
+
+impl TakeOver {
+    /// As `Command::since`.
+    fn since(self) -> u16 {
+        match self {
+            Self::Settled(_) | Self::Any => 2,
+            Self::Lost(_) => LOST_SINCE,
+        }
+    }
+
+    /// Whether it may take over this connection.
+    pub(super) fn allows(self, present: ConnectionRef) -> bool {
+        match self {
+            Self::Settled(settled) => settled == Some(present),
+            Self::Any => true,
+            Self::Lost(lost) => lost == present,
+        }
+    }
 }
 
 /// A Will as stored.

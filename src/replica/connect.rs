@@ -26,12 +26,13 @@ impl State {
         }
         let client = &command.facts.client_id;
         let present = self.sessions.get(client).and_then(|session| session.connection);
-        if let (TakeOver::Settled(settled), Some(present)) = (command.take_over, present)
-            && settled != Some(present)
+        if let Some(present) = present
+            && !command.take_over.allows(present)
         {
             return Outcome::Occupied(present);
         }
-        self.take_over(scope, client, command.clean_start);
+        let lost = matches!(command.take_over, TakeOver::Lost(_));
+        self.take_over(scope, client, command.clean_start, lost);
         let session_present = self.may_resume(scope, client, command.clean_start);
         let received_packet_ids =
             if session_present { self.resume(scope, client, command, window) } else { self.create(client, command, window) };
@@ -43,7 +44,7 @@ impl State {
             client: client.clone(),
             connection: command.connection,
             persistent: command.session_expiry_interval_s > 0,
-            took_over: present.is_some(),
+            took_over: present.is_some() && !lost,
             facts: command.facts.clone(),
             at_ms: scope.now_ms,
         });
@@ -54,14 +55,15 @@ impl State {
         Outcome::Connected(Box::new(ConnectOutcome { session_present, received_packet_ids }))
     }
 
-    /// Ends the connection the session has [MQTT-3.1.4-3]. Its DISCONNECTED stands before the new CONNECTED.
-    fn take_over(&mut self, scope: &mut Scope, client: &ByteString, clean_start: bool) {
+    /// Ends the connection the session has [MQTT-3.1.4-3]. Its DISCONNECTED stands before the new CONNECTED. One that is `lost` ends as all
+    /// those of its node will; should that node live after all, it closes the connection.
+    fn take_over(&mut self, scope: &mut Scope, client: &ByteString, clean_start: bool, lost: bool) {
         let Some(connection) = self.sessions.get(client).and_then(|session| session.connection) else { return };
         let reason_code = ReasonCode::SessionTakenOver;
         scope.tell(Event::Close { client: client.clone(), connection, reason_code });
         let ending = Ending {
-            initiator: Initiator::SessionTakenOver,
-            reason_code: Some(reason_code.byte()),
+            initiator: if lost { Initiator::Unspecified } else { Initiator::SessionTakenOver },
+            reason_code: (!lost).then(|| reason_code.byte()),
             will: WillFate::TakenOver,
             sent_seq: None,
             session_expiry_interval_s: None,

@@ -391,3 +391,50 @@ fn a_connection_that_did_not_settle_is_not_taken_over() {
     assert!(matches!(bench.connect(settled(FIRST, Some(SECOND))).0, Outcome::Connected(_)), "it went meanwhile");
     assert!(matches!(bench.connect(connect("c", SECOND)).0, Outcome::Connected(_)), "any");
 }
+
+#[test]
+fn a_connection_whose_node_did_not_answer_is_told_as_lost_and_not_as_taken_over() {
+    let lost = |connection, lost| ConnectCommand { take_over: TakeOver::Lost(lost), ..connect("c", connection) };
+    for clean_start in [false, true] {
+        let mut bench = Bench::new();
+        let delayed = ConnectCommand { will: Some(will("w", 60)), ..connect("c", FIRST) };
+        bench.connect(delayed);
+        assert_eq!(bench.connect(lost(SECOND, on(1, 1, 2))), (Outcome::Occupied(FIRST), Vec::new()), "another is not lost");
+        let (outcome, events) = bench.connect(ConnectCommand { clean_start, ..lost(SECOND, FIRST) });
+        assert_eq!(session_present(&outcome), !clean_start);
+        // Should its node live after all, it closes the connection.
+        assert!(matches!(&events[0], Event::Close { connection, .. } if *connection == FIRST), "{:?}", events[0]);
+        let took_over = |event: &Event| matches!(event, Event::Connected { took_over: true, .. });
+        assert!(!events.iter().any(took_over), "nobody fights over the client id");
+        // A Will with a delay goes with the session, or not at all, as at a takeover.
+        let expected: &[&str] =
+            if clean_start { &["-c UNSPECIFIED none", "publish w", "+c"] } else { &["-c UNSPECIFIED none", "+c"] };
+        assert_eq!(outbox_of(&events), expected);
+        // The node's death, when it is known, tells nothing again.
+        let (_, events) = bench.run(Command::NodeDown { node: 1, incarnation: 1 });
+        assert_eq!(outbox_of(&events), [""; 0]);
+        assert_eq!(bench.state.session("c").unwrap().connection, Some(SECOND));
+    }
+    let mut bench = Bench::new();
+    bench.connect(connect("c", FIRST));
+    bench.run(Command::NodeDown { node: 1, incarnation: 1 });
+    assert_eq!(outbox_of(&bench.connect(lost(SECOND, FIRST)).1), ["+c"], "its end was told meanwhile");
+}
+
+#[test]
+fn a_lost_connection_is_one_taken_over_to_members_of_a_release_that_knows_no_other() {
+    for (level, take_over, since) in [(2, TakeOver::Settled(Some(FIRST)), 2), (3, TakeOver::Lost(FIRST), 3)] {
+        for window in [1, 1000] {
+            let lost = ConnectCommand { take_over: TakeOver::Lost(FIRST), ..connect("c", SECOND) };
+            let command = Command::connect(lost, window, level);
+            assert_eq!(
+                (command.connecting().unwrap().take_over, command.since()),
+                (take_over, since.max(command_kind_since(&command)))
+            );
+        }
+    }
+}
+
+fn command_kind_since(command: &Command) -> u16 {
+    if matches!(command, Command::ConnectWithin { .. }) { 3 } else { 2 }
+}

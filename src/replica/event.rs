@@ -70,7 +70,7 @@ pub enum Event {
         client: ByteString,
         connection: ConnectionRef,
         persistent: bool,
-        /// Whether the session had a connection, which this one ends.
+        /// Whether the session had a connection, which this one ends; one that was lost with its node does not count.
         took_over: bool,
         facts: Arc<ConnectionFacts>,
         /// By the shard's clock, ms since the epoch.

@@ -359,7 +359,8 @@ impl World {
         let will = draw.maybe(|draw| will(draw.pick(&TOPICS), seconds(draw)));
         let (queue_limit, discard_oldest, flags) = (draw.pick(&QUEUE_LIMITS), draw.flag(), draw.byte());
         let take_over = match flags >> 5 {
-            0..=3 => TakeOver::Any,
+            0..=2 => TakeOver::Any,
+            3 => present.map_or(TakeOver::Any, TakeOver::Lost),
             4 | 5 => TakeOver::Settled(present),
             6 => TakeOver::Settled(None),
             _ => TakeOver::Settled(Some(on(0, 1, 0))),

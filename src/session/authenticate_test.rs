@@ -239,6 +239,7 @@ fn a_client_that_goes_or_sends_garbage_during_an_exchange_leaves_nothing() {
     let broken = |error: DecodeError| rig().run(|m, now, out| m.handle_decode_error(&error, None, now, out));
     assert_eq!(briefs(&broken(DecodeError::Malformed("x"))), ["CONNACK 81", "close"]);
     assert_eq!(briefs(&broken(DecodeError::RemainingLength)), ["close"]);
+    assert_eq!(briefs(&broken(DecodeError::Carrier)), ["close"]);
     let ended = rig().run(|m, now, out| m.disconnect(ReasonCode::ServerShuttingDown, "", true, now, out));
     assert_eq!(briefs(&ended), ["CONNACK 88", "close"]);
 }

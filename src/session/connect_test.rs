@@ -311,6 +311,7 @@ fn a_broken_connect_is_refused_in_the_version_it_named() {
         (too_large.clone(), Some(V3_1_1), vec!["CONNACK 95", "close"], Some(V3_1_1)),
         (too_large, None, vec!["close"], None),
         (DecodeError::RemainingLength, Some(V5), vec!["close"], None),
+        (DecodeError::Carrier, None, vec!["close"], None),
         (version("MQTT", 6), None, vec!["CONNACK 84", "close"], Some(V5)),
         (version("MQTT", 255), None, vec!["CONNACK 84", "close"], Some(V5)),
         (version("MQTT", 0), None, vec!["CONNACK 84", "close"], Some(V3_1_1)),

@@ -168,8 +168,10 @@ fn undecodable_bytes_end_the_connection_with_their_code() {
             assert_eq!(briefs(&effects), ended_by_server(version, code));
         }
     }
-    let effects = Rig::of(V5).run(|m, now, out| m.handle_decode_error(&DecodeError::RemainingLength, None, now, out));
-    assert_eq!(briefs(&effects), ["end SERVER 0x81 with will", "close"], "no DISCONNECT");
+    for error in [DecodeError::RemainingLength, DecodeError::Carrier] {
+        let effects = Rig::of(V5).run(|m, now, out| m.handle_decode_error(&error, None, now, out));
+        assert_eq!(briefs(&effects), ["end SERVER 0x81 with will", "close"], "no DISCONNECT");
+    }
 }
 
 #[test]

@@ -11,7 +11,9 @@ use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
 use super::super::clock;
-use super::{Client, HIGH_WATER_BYTES, TURN_PACKETS_MAX, TimedOut};
+use super::super::transport::BadFrame;
+use super::output::HIGH_WATER_BYTES;
+use super::{Client, TURN_PACKETS_MAX, TimedOut};
 
 /// The thread's read buffer.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -141,6 +143,9 @@ impl Pump {
                 }
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(peer = ?client.accepted.peer, %error, "cannot read");
+                    if BadFrame::is(&error) {
+                        client.on_bad_frame(ctx);
+                    }
                     Some(0)
                 }
                 Poll::Pending => {

@@ -70,5 +70,4 @@ pub(super) fn jwt_elements() -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-#[path = "check_test.rs"]
-mod tests;
+mod check_test;

@@ -71,6 +71,7 @@ pub(super) struct Decoder {
     /// A message's last fragment has not come.
     in_message: bool,
     closed: bool,
+    failed: Option<FrameError>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,9 +84,22 @@ struct Payload {
 
 impl Decoder {
     /// Decodes bytes as they came from the socket: payload of MQTT is moved to the front, and its length returned; control frames are
-    /// appended to `control`.
-    pub(super) fn decode(&mut self, bytes: &mut [u8], control: &mut Vec<Control>) -> Result<usize, FrameError> {
-        let (mut from, mut to) = (0, 0);
+    /// appended to `control`. What came before an error counts; the error is in `failed` then, and nothing is decoded any more.
+    pub(super) fn decode(&mut self, bytes: &mut [u8], control: &mut Vec<Control>) -> usize {
+        let mut to = 0;
+        if self.failed.is_none() {
+            self.failed = self.decode_frames(bytes, &mut to, control).err();
+        }
+        to
+    }
+
+    /// Why no more frames are decoded.
+    pub(super) fn failed(&self) -> Option<FrameError> {
+        self.failed
+    }
+
+    fn decode_frames(&mut self, bytes: &mut [u8], to: &mut usize, control: &mut Vec<Control>) -> Result<(), FrameError> {
+        let mut from = 0;
         while from < bytes.len() && !self.closed {
             let Some(mut payload) = self.payload else {
                 from += self.take_header(bytes.get(from..).unwrap_or_default())?;
@@ -98,8 +112,8 @@ impl Decoder {
             let chunk = bytes.get_mut(from..from + count).unwrap_or_default();
             unmask(chunk, payload.mask);
             if payload.opcode & 0x8 == 0 {
-                bytes.copy_within(from..from + count, to);
-                to += count;
+                bytes.copy_within(from..from + count, *to);
+                *to += count;
             } else {
                 self.control.extend_from_slice(chunk);
             }
@@ -109,7 +123,7 @@ impl Decoder {
             self.payload = Some(payload);
             self.finish_frame(control)?;
         }
-        Ok(to)
+        Ok(())
     }
 
     /// Takes bytes of a header; returns how many.

@@ -25,10 +25,10 @@ fn decode(stream: &[u8], chunk: usize) -> Result<(Vec<u8>, Vec<Control>), FrameE
     let (mut decoder, mut payload, mut control) = (Decoder::default(), Vec::new(), Vec::new());
     for part in stream.chunks(chunk) {
         let mut part = part.to_vec();
-        let count = decoder.decode(&mut part, &mut control)?;
+        let count = decoder.decode(&mut part, &mut control);
         payload.extend_from_slice(&part[..count]);
     }
-    Ok((payload, control))
+    decoder.failed().map_or(Ok((payload, control)), Err)
 }
 
 #[test]
@@ -105,10 +105,24 @@ fn frames_that_no_client_may_send_are_refused() {
 }
 
 #[test]
+fn what_came_before_an_error_counts_and_nothing_behind_it() {
+    let stream = [frame(FIN | BINARY, b"good"), frame(FIN | TEXT, b"bad"), frame(FIN | BINARY, b"late")].concat();
+    for chunk in [1, 7, usize::MAX] {
+        let (mut decoder, mut payload) = (Decoder::default(), Vec::new());
+        for part in stream.chunks(chunk) {
+            let mut part = part.to_vec();
+            let count = decoder.decode(&mut part, &mut Vec::new());
+            payload.extend_from_slice(&part[..count]);
+        }
+        assert_eq!((&payload[..], decoder.failed()), (&b"good"[..], Some(FrameError::Text)), "in chunks of {chunk}");
+    }
+}
+
+#[test]
 fn a_claimed_length_costs_no_memory() {
     let mut decoder = Decoder::default();
     let mut header = [&[FIN | BINARY, MASKED | 127][..], &(i64::MAX as u64).to_be_bytes(), &[0; 4]].concat();
-    assert_eq!(decoder.decode(&mut header, &mut Vec::new()), Ok(0));
+    assert_eq!((decoder.decode(&mut header, &mut Vec::new()), decoder.failed()), (0, None));
     assert_eq!(decoder.control.capacity(), 0);
 }
 

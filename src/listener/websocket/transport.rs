@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frame::{self, Control, Decoder};
 use crate::actor::Transport;
+use crate::actor::transport::BadFrame;
 use crate::listener::stream::Heard;
 
 /// Payload put into one frame at most, bytes.
@@ -82,6 +83,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketTransport<S> {
 impl<S: AsyncRead + AsyncWrite + Heard + Unpin> Transport for WebSocketTransport<S> {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         for _ in 0..READS_MAX {
+            if let Some(error) = self.decoder.failed() {
+                // What came before it was handed on and may be answered until now.
+                self.queue_close(Some(error.status()));
+                let _ = self.poll_flush(cx);
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, BadFrame(error.to_string()))));
+            }
             if self.read_closed {
                 // The answer to the client's close frame leaves first.
                 return match self.poll_flush(cx) {
@@ -102,19 +109,14 @@ impl<S: AsyncRead + AsyncWrite + Heard + Unpin> Transport for WebSocketTransport
                 return Poll::Ready(Ok(0));
             }
             let mut control = Vec::new();
-            let decoded = self.decoder.decode(came, &mut control);
+            let count = self.decoder.decode(came, &mut control);
             for frame in control {
                 self.on_control(frame);
             }
-            if let Err(error) = decoded {
-                self.queue_close(Some(error.status()));
-            }
             // What cannot be written now goes with the next write; an error shows there, too.
             let _ = self.poll_flush(cx);
-            match decoded {
-                Ok(0) => {}
-                Ok(count) => return Poll::Ready(Ok(count)),
-                Err(error) => return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error))),
+            if count > 0 {
+                return Poll::Ready(Ok(count));
             }
         }
         cx.waker().wake_by_ref();

@@ -57,12 +57,27 @@ async fn a_text_frame_ends_the_stream_with_its_status() {
     for (bytes, status) in [(client_frame(0x81, b"x"), 1003_u16), (vec![0x82, 0], 1002)] {
         let (mut transport, mut client) = pair(1000);
         client.write_all(&bytes).await.unwrap();
-        assert_eq!(read(&mut transport).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(read(&mut transport).await.unwrap_err().get_ref().is_some_and(|inner| inner.is::<BadFrame>()));
         drop(transport);
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).await.unwrap();
         assert_eq!(rest, [&[0x88, 2][..], &status.to_be_bytes()].concat());
     }
+}
+
+#[actix_web::test]
+async fn what_came_before_a_bad_frame_is_handed_on_and_answered() {
+    let (mut transport, mut client) = pair(1000);
+    client.write_all(&[client_frame(0x82, b"good"), client_frame(0x81, b"bad")].concat()).await.unwrap();
+    assert_eq!(read(&mut transport).await.unwrap(), b"good");
+    assert_eq!(poll_fn(|cx| transport.poll_write(cx, b"yes")).await.unwrap(), 3);
+    for _ in 0..2 {
+        assert!(read(&mut transport).await.is_err());
+    }
+    drop(transport);
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, [&[0x82, 3][..], b"yes", &[0x88, 2], &1003_u16.to_be_bytes()].concat());
 }
 
 #[actix_web::test]

@@ -11,6 +11,9 @@ pub enum DecodeError {
     PacketTooLarge { size: usize, max: usize },
     #[error("malformed remaining length")]
     RemainingLength,
+    /// The bytes that carry packets (WebSocket frames) break rules of their own.
+    #[error("what carries the packets is broken")]
+    Carrier,
     /// `name` is cut to 32 bytes.
     #[error("unsupported protocol version (name {name:?}, level {level})")]
     UnsupportedProtocolVersion { name: String, level: u8 },
@@ -25,7 +28,7 @@ impl DecodeError {
             Self::Malformed(_) => Some(ReasonCode::MalformedPacket),
             Self::Protocol(_) => Some(ReasonCode::ProtocolError),
             Self::PacketTooLarge { .. } => Some(ReasonCode::PacketTooLarge),
-            Self::RemainingLength => None,
+            Self::RemainingLength | Self::Carrier => None,
             Self::UnsupportedProtocolVersion { .. } => Some(ReasonCode::UnsupportedProtocolVersion),
             Self::Code(code, _) => Some(*code),
         }
