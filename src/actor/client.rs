@@ -15,8 +15,11 @@ mod partial;
 mod pump;
 mod recheck;
 mod record;
+mod seldom;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,12 +48,13 @@ use super::{clock, holding, shared_subscription};
 use partial::Partial;
 pub use partial::Room;
 use recheck::Withdrawn;
+use seldom::Seldom;
 
 /// Payload bytes of one client that may wait to be stored: one message of the largest size does not stop the reading, two do.
 const STORING_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Packets taken before others get their turn: a read can hold thousands of small ones.
-const TURN_PACKETS_MAX: usize = 512;
+const TURN_PACKETS_MAX: u32 = 512;
 /// Effects that gather before they are run.
 const EFFECTS_MAX: usize = 32;
 
@@ -99,13 +103,24 @@ enum TimedOut {
 /// The identity of a registered connection.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    pub client: ByteString,
     pub shard: ShardId,
     pub persistent: bool,
     pub facts: Arc<ConnectionFacts>,
 }
 
-/// The actor.
+impl Identity {
+    /// The client id.
+    pub fn client(&self) -> &ByteString {
+        &self.facts.client_id
+    }
+}
+
+thread_local! {
+    /// What the client whose turn it is takes out of its inbox.
+    static BATCH: RefCell<Vec<ClientItem>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The actor. There are as many as connections: what few need is in `Seldom`.
 pub struct Client {
     local: Rc<Local>,
     transport: Box<dyn Transport>,
@@ -120,38 +135,37 @@ pub struct Client {
     /// `None`, as a rule: the session brought nothing that its client may not have.
     withdrawn: Option<Box<Withdrawn>>,
     inbox: Arc<Inbox<ClientItem>>,
-    batch: Vec<ClientItem>,
     effects: Vec<Effect>,
     /// Bytes of a packet that is not complete yet.
     partial: Partial,
     out: BytesMut,
     /// Deliveries that came while the send quota was used up (by shared subscriptions), in order.
-    held: VecDeque<Delivery>,
+    held: Seldom<VecDeque<Delivery>>,
     /// The send quota of this connection, when nothing is in flight.
     window: usize,
     /// Entries of shared subscriptions handed to this client and not done with; of one no more than `window`.
-    shared: Vec<(GroupId, u64)>,
+    shared: Seldom<Vec<(GroupId, u64)>>,
     /// Highest position of the replicated queue handed to the client.
     sent_seq: u64,
     /// Steps of replicated deliveries gathered in this turn.
     steps: Vec<(u64, QueueStep)>,
-    completed: usize,
+    completed: u32,
     /// SUBACKs that wait until retained messages are in the replicated queue; what comes out of that meanwhile waits for them.
-    subscribing: usize,
+    subscribing: u32,
     /// Dropped when there is nothing to read.
-    settling: Vec<oneshot::Sender<()>>,
+    settling: Seldom<Vec<oneshot::Sender<()>>>,
     /// The reactor has looked at the socket since the first of them came.
     settle_due: bool,
     writable: bool,
     /// QoS 0 messages put onto the socket since it is not writable.
-    stuffed: usize,
+    stuffed: u32,
     /// A write outside the pump failed.
     write_failed: bool,
     /// Since when the client is not read though it might send, monotonic ms: the node has too much to do, or has read its share of bytes.
-    held_since_ms: Option<u64>,
+    held_since_ms: Option<NonZeroU64>,
     timed_out: TimedOut,
     /// Packets taken since others had their turn.
-    turn_packets: usize,
+    turn_packets: u32,
     /// The time of this turn, read once for all that is done in it.
     now: Now,
     /// Close when `out` is written.
@@ -165,7 +179,7 @@ pub struct Client {
     /// How the connection ended, for the metrics and the event log.
     ended: (Initiator, Option<ReasonCode>),
     /// Why the client says it goes.
-    given_reason: Option<Box<str>>,
+    given_reason: Seldom<Option<Box<str>>>,
     /// Counted as a connection: its CONNECT was accepted.
     counted: bool,
     /// The actor stopped in the ordinary way.
@@ -176,7 +190,7 @@ pub struct Client {
     /// Payload bytes of its messages that are not stored yet.
     storing_bytes: usize,
     /// Questions to the outside, in the order they were asked.
-    deferred: VecDeque<effects::Deferred>,
+    deferred: Seldom<VecDeque<effects::Deferred>>,
     /// Wakes the actor's task.
     waker: Option<Waker>,
 }
@@ -200,18 +214,17 @@ impl Client {
             principal: login::anybody(),
             withdrawn: None,
             inbox: Arc::clone(&inbox),
-            batch: Vec::new(),
             effects: Vec::new(),
             partial: Partial::new(Arc::clone(&node.incomplete)),
             out: BytesMut::new(),
-            held: VecDeque::new(),
+            held: Seldom::default(),
             window: 0,
-            shared: Vec::new(),
+            shared: Seldom::default(),
             sent_seq: 0,
             steps: Vec::new(),
             completed: 0,
             subscribing: 0,
-            settling: Vec::new(),
+            settling: Seldom::default(),
             settle_due: false,
             writable: true,
             stuffed: 0,
@@ -225,13 +238,13 @@ impl Client {
             leaving: false,
             stopping: false,
             ended: (Initiator::Unspecified, None),
-            given_reason: None,
+            given_reason: Seldom::default(),
             counted: false,
             over: false,
             timer_ms: 0,
             lane: Arc::default(),
             storing_bytes: 0,
-            deferred: VecDeque::new(),
+            deferred: Seldom::default(),
             waker: None,
         };
         node.connections.fetch_add(1, Ordering::Relaxed);
@@ -267,17 +280,18 @@ impl Client {
             ClientItem::Leave => self.leave(ctx),
             ClientItem::Deliver(delivery) => {
                 if let Source::Share { group, seq } = &delivery.source {
-                    if self.shared.iter().any(|(known, at)| at == seq && known == group) {
+                    let shared = self.shared.get().map(Vec::as_slice).unwrap_or_default();
+                    if shared.iter().any(|(known, at)| at == seq && known == group) {
                         return; // handed over again, since the dispatcher heard nothing for a while
                     }
-                    let held = self.shared.iter().filter(|(known, _)| known == group).count();
+                    let held = shared.iter().filter(|(known, _)| known == group).count();
                     // Before this client knows that it is registered it does not know its window either, and refuses nothing: the dispatcher
                     // takes a refusal for a window that is full.
                     if delivery.qos != QoS::AtMostOnce && self.window > 0 && held >= self.window {
                         shared_subscription::refuse(self.local.node(), group, *seq, self.connection);
                         return;
                     }
-                    self.shared.push((group.clone(), *seq));
+                    self.shared.get_mut().push((group.clone(), *seq));
                 }
                 self.deliver(*delivery);
             }
@@ -304,7 +318,7 @@ impl Client {
                 client.ban(&reason);
                 client.run_effects(ctx);
             }),
-            ClientItem::Settle { done } => self.settling.push(done),
+            ClientItem::Settle { done } => self.settling.get_mut().push(done),
             ClientItem::Timeout => {
                 if self.stores_much() {
                     // What the client sends meanwhile is not read: that is not its silence.
@@ -363,7 +377,7 @@ impl Client {
 
     /// Reads nothing until the node says so.
     fn hold(&mut self) {
-        if self.held_since_ms.replace(self.now.mono_ms).is_none() {
+        if self.held_since_ms.replace(NonZeroU64::MIN.saturating_add(self.now.mono_ms.saturating_sub(1))).is_none() {
             self.local.node().metrics.hivemq.backpressure_active.inc();
             holding::wait_for_turn(&self.local, self.connection.connection);
         }
@@ -372,7 +386,7 @@ impl Client {
     fn read_again(&mut self) {
         if let Some(since_ms) = self.held_since_ms.take() {
             self.local.node().metrics.hivemq.backpressure_active.dec();
-            self.machine.handle_pause(self.now.mono_ms.saturating_sub(since_ms));
+            self.machine.handle_pause(self.now.mono_ms.saturating_sub(since_ms.get()));
         }
     }
 
@@ -442,7 +456,7 @@ impl Handler<Wake> for Client {
 
     fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
         self.now = clock::now();
-        let mut batch = std::mem::take(&mut self.batch);
+        let mut batch = BATCH.take();
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {
             self.handle_item(item, ctx);
@@ -452,8 +466,19 @@ impl Handler<Wake> for Client {
             }
         }
         if batch.capacity() <= 64 {
-            self.batch = batch;
+            BATCH.set(batch);
         }
         self.run_effects(ctx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_small() {
+        // With what actix and tokio put around it: 896 bytes, a size that the allocator has.
+        assert!(size_of::<Client>() <= 496, "{}", size_of::<Client>());
     }
 }

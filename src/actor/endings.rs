@@ -62,7 +62,7 @@ impl Drop for Claim {
             return;
         }
         let command = Command::Disconnect {
-            client: self.identity.client.clone(),
+            client: self.identity.client().clone(),
             connection: self.connection,
             initiator: Initiator::Unspecified,
             reason_code: None,

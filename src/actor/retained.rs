@@ -169,7 +169,7 @@ pub async fn enqueue(node: Arc<Node>, connection: ConnectionRef, identity: Ident
 fn still_to_queue(node: &Node, identity: &Identity, failed: Vec<(Command, SubmitError)>) -> Vec<Command> {
     crate::warn_limited!(
         NOT_QUEUED,
-        client = %identity.client,
+        client = %identity.client(),
         messages = failed.len(),
         "retained messages of a SUBSCRIBE wait: the session's shard has no leader in reach"
     );
@@ -177,7 +177,7 @@ fn still_to_queue(node: &Node, identity: &Identity, failed: Vec<(Command, Submit
     for (command, _) in unknown {
         if let Command::Enqueue { message, .. } = command {
             let lost = publish::delivery(&message, message.qos, true, SubscriptionIds::new());
-            let receiver = Receiver::Client(identity.client.clone());
+            let receiver = Receiver::Client(identity.client().clone());
             node.signals.dropped(&lost, receiver, DropReason::InternalError, clock::wall_ms());
         }
     }
@@ -212,7 +212,7 @@ async fn propose(
 
 fn commands(identity: &Identity, window: Vec<Queued>) -> Vec<Command> {
     let command = |Queued { message, qos, subscription_ids }| {
-        let client = identity.client.clone();
+        let client = identity.client().clone();
         let target = Target::Session { client, qos, retain: true, subscription_ids, retained_origin: true };
         Command::Enqueue { message, targets: vec![target] }
     };
@@ -221,6 +221,6 @@ fn commands(identity: &Identity, window: Vec<Queued>) -> Vec<Command> {
 
 /// Whether the connection is its session's, as far as this node knows.
 pub fn is_current(node: &Node, connection: ConnectionRef, identity: &Identity) -> bool {
-    let route = node.routing.client(&identity.client).and_then(|route| route.state().connection);
+    let route = node.routing.client(identity.client()).and_then(|route| route.state().connection);
     route == Some((connection.node, connection.incarnation, connection.connection))
 }

@@ -41,16 +41,22 @@ impl BadFrame {
 pub struct Accepted {
     /// The client's address; behind a proxy that is believed, what the proxy says.
     pub peer: Option<std::net::SocketAddr>,
-    pub local: Option<std::net::SocketAddr>,
+    /// The node's address that the client connected to.
+    pub local: Option<std::net::IpAddr>,
     pub listener_port: u16,
-    /// Name of the listener.
-    pub listener: std::sync::Arc<str>,
-    /// `TCP Listener` and so on.
-    pub listener_kind: &'static str,
+    pub listener: std::sync::Arc<ListenerName>,
     /// Over TLS, to the broker or to a proxy in front of it.
     pub secure: bool,
     /// The client's certificate, where it showed one and it was verified.
     pub certificate: Option<Box<PeerCertificate>>,
+}
+
+/// The listener that a connection came through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerName {
+    pub name: std::sync::Arc<str>,
+    /// `TCP Listener` and so on.
+    pub kind: &'static str,
 }
 
 /// What a client's certificate says of the client.

@@ -13,15 +13,12 @@ use super::stream::{Replay, Socket, StreamTransport};
 use super::websocket::{self, transport::WebSocketTransport};
 use super::{proxy, tls};
 use crate::actor::Transport;
-use crate::actor::transport::{Accepted, PeerCertificate};
+use crate::actor::transport::{Accepted, ListenerName, PeerCertificate};
 
 /// What a listener does with a connection before MQTT begins.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// Name of the listener.
-    pub name: Arc<str>,
-    /// `TCP Listener` and so on.
-    pub kind: &'static str,
+    pub listener: Arc<ListenerName>,
     pub proxy_protocol: bool,
     pub tls: Option<Arc<tls::Current>>,
     pub web_socket: Option<websocket::Endpoint>,
@@ -88,9 +85,8 @@ impl Endpoint {
 
     fn accepted(&self, stream: &TcpStream, peer: SocketAddr) -> Accepted {
         let local = stream.local_addr().ok();
-        let listener_port = local.map_or(0, |a| a.port());
-        let (listener, listener_kind) = (Arc::clone(&self.name), self.kind);
-        Accepted { peer: Some(peer), local, listener_port, listener, listener_kind, secure: false, certificate: None }
+        let (listener_port, listener) = (local.map_or(0, |a| a.port()), Arc::clone(&self.listener));
+        Accepted { peer: Some(peer), local: local.map(|a| a.ip()), listener_port, listener, secure: false, certificate: None }
     }
 }
 

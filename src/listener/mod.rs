@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::client::Client;
 use crate::actor::hub::Local;
+use crate::actor::transport::ListenerName;
 use crate::config::settings::{ListenerKind, ListenerSettings};
 use crate::config::tls::TlsError;
 use crate::telemetry::RateLimited;
@@ -97,8 +98,7 @@ pub fn start(
         (ListenerKind::WebSocket { .. }, Some(_)) => "Websocket Listener with TLS",
     };
     let endpoint = Arc::new(Endpoint {
-        name: settings.name.as_str().into(),
-        kind,
+        listener: Arc::new(ListenerName { name: settings.name.as_str().into(), kind }),
         proxy_protocol: settings.proxy_protocol,
         tls,
         web_socket: match &settings.kind {
@@ -180,7 +180,7 @@ fn open(local: Rc<Local>, endpoint: Arc<Endpoint>, stream: TcpStream, peer: Sock
             Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref::<HandshakeFailed>()) {
                 Some(failed) => {
                     local.node().metrics.own.tls_handshakes_failed_total.inc();
-                    let (listener, address) = (&endpoint.name, failed.peer.unwrap_or(peer));
+                    let (listener, address) = (&endpoint.listener.name, failed.peer.unwrap_or(peer));
                     crate::warn_limited!(HANDSHAKE, %listener, %address, %error, "a client is refused");
                 }
                 None => tracing::debug!(%peer, %error, "a connection ended before MQTT began"),

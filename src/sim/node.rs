@@ -16,7 +16,7 @@ use crate::actor::hooks::NodeHooks;
 use crate::actor::hub::{Hub, HubItem, Local};
 use crate::actor::outbox_taker::OutboxTaker;
 use crate::actor::parting::{self, Whom};
-use crate::actor::transport::Accepted;
+use crate::actor::transport::{Accepted, ListenerName};
 use crate::addon::AddonSettings;
 use crate::addon::supervisor::{AddonRenderer, Supervisor, SupervisorMail};
 use crate::broker::settings as rooms;
@@ -269,8 +269,7 @@ impl SimNode {
                 peer: Some(([10, 1, 0, 1], client).into()),
                 local: None,
                 listener_port: 1883,
-                listener: "sim".into(),
-                listener_kind: "TCP Listener",
+                listener: Arc::new(ListenerName { name: "sim".into(), kind: "TCP Listener" }),
                 secure: false,
                 certificate: None,
             };

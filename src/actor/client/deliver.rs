@@ -1,5 +1,6 @@
 //! Deliveries on their way to the machine: what may go now, what is held back, and what is not sent at all.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use super::Client;
@@ -19,8 +20,12 @@ impl Client {
             return;
         }
         if delivery.qos != QoS::AtMostOnce {
-            if !self.held.is_empty() || !self.writable || self.subscribing > 0 || self.machine.send_quota() == 0 {
-                self.held.push_back(delivery);
+            if !self.held.get().is_none_or(VecDeque::is_empty)
+                || !self.writable
+                || self.subscribing > 0
+                || self.machine.send_quota() == 0
+            {
+                self.held.get_mut().push_back(delivery);
                 return;
             }
             if let Source::Queue { seq } = delivery.source {
@@ -28,7 +33,7 @@ impl Client {
             }
             let kept = kept(&delivery);
             if !self.machine.deliver(delivery, self.now, &mut self.effects) {
-                self.held.extend(kept);
+                self.held.get_mut().extend(kept);
             }
         } else if !self.writable && !self.stuff() {
             self.not_writable(&delivery);
@@ -43,7 +48,7 @@ impl Client {
         let begun = delivery.dup && delivery.qos == QoS::ExactlyOnce;
         !prevented.outbound.is_empty()
             && !begun
-            && self.identity.as_ref().is_some_and(|identity| prevented.is_outbound(&delivery.message.topic, &identity.client))
+            && self.identity.as_ref().is_some_and(|identity| prevented.is_outbound(&delivery.message.topic, identity.client()))
     }
 
     /// Takes a place for a QoS 0 message on a socket that is not writable.
@@ -62,20 +67,20 @@ impl Client {
     }
 
     pub(super) fn unstuff(&mut self) {
-        self.local.node().stuffed.fetch_sub(std::mem::take(&mut self.stuffed), Ordering::Relaxed);
+        self.local.node().stuffed.fetch_sub(std::mem::take(&mut self.stuffed) as usize, Ordering::Relaxed);
     }
 
     /// Sends what was held back for lack of quota or of a writable socket.
     pub(super) fn deliver_held(&mut self) {
         while self.writable && self.subscribing == 0 && self.machine.send_quota() > 0 {
-            let Some(delivery) = self.held.pop_front() else { break };
+            let Some(delivery) = self.held.existing().and_then(VecDeque::pop_front) else { break };
             if let Source::Queue { seq } = delivery.source {
                 self.sent_seq = self.sent_seq.max(seq);
             }
             let kept = kept(&delivery);
             if !self.machine.deliver(delivery, self.now, &mut self.effects) {
                 if let Some(kept) = kept {
-                    self.held.push_front(kept);
+                    self.held.get_mut().push_front(kept);
                 }
                 break;
             }

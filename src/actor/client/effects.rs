@@ -1,6 +1,5 @@
 //! Runs the machine's effects.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,7 +54,7 @@ impl Client {
         self.submit_steps(ctx);
         if self.completed > 0 {
             let completed = std::mem::take(&mut self.completed);
-            self.local.post_existing(self.connection.connection, QueueItem::Completed(completed));
+            self.local.post_existing(self.connection.connection, QueueItem::Completed(completed as usize));
         }
         if self.effects.capacity() > 64 {
             self.effects = Vec::new();
@@ -69,7 +68,7 @@ impl Client {
         future: impl Future<Output = T> + 'static,
         then: impl FnOnce(T, &mut Self, &mut Context<Self>) + 'static,
     ) {
-        self.deferred.push_back(Box::pin(async move {
+        self.deferred.get_mut().push_back(Box::pin(async move {
             let answer = future.await;
             Box::new(move |client: &mut Self, ctx: &mut Context<Self>| then(answer, client, ctx)) as Continuation
         }));
@@ -82,18 +81,21 @@ impl Client {
         then: impl FnOnce(T, &mut Self, &mut Context<Self>) + 'static,
     ) {
         self.defer(future, then);
-        self.deferred.rotate_right(1);
+        self.deferred.get_mut().rotate_right(1);
     }
 
     /// Goes on with every question that is answered and has none unanswered before it.
     pub(super) fn poll_deferred(&mut self, ctx: &mut Context<Self>, cx: &mut TaskContext<'_>) {
-        while let Some(front) = self.deferred.front_mut() {
+        while let Some(deferred) = self.deferred.existing()
+            && let Some(front) = deferred.front_mut()
+        {
             let Poll::Ready(go_on) = front.as_mut().poll(cx) else { break };
-            self.deferred.pop_front();
+            deferred.pop_front();
+            if deferred.is_empty() && (deferred.capacity() > 32 || !self.counted) {
+                // Many connections never have another question.
+                self.deferred.clear();
+            }
             go_on(self, ctx);
-        }
-        if self.deferred.is_empty() && self.deferred.capacity() > 32 {
-            self.deferred = VecDeque::new();
         }
     }
 
@@ -166,10 +168,6 @@ impl Client {
         };
         self.identity = Some(identity);
         self.defer(outcome, move |outcome, client, ctx| {
-            if client.deferred.is_empty() {
-                // An idle connection has no more questions.
-                client.deferred = VecDeque::new();
-            }
             let outcome = outcome.map(|(claim, withdrawn)| {
                 client.take_away(withdrawn);
                 claim
@@ -200,7 +198,7 @@ impl Client {
             client_id: registration.client_id.clone(),
             client_id_assigned: registration.client_id_assigned,
             client_ip: self.accepted.peer.map(|a| a.ip().to_canonical().to_string().into()),
-            node_ip: self.accepted.local.map(|a| a.ip().to_canonical().to_string().into()),
+            node_ip: self.accepted.local.map(|ip| ip.to_canonical().to_string().into()),
             listener_port: Some(self.accepted.listener_port),
             secure: self.accepted.secure,
             protocol: registration.protocol,
@@ -210,7 +208,6 @@ impl Client {
             connected_at_ms: clock::wall_ms(),
         };
         Identity {
-            client: registration.client_id.clone(),
             shard: self.local.node().shard_of(&registration.client_id),
             persistent: registration.session_expiry_interval_s > 0,
             facts: Arc::new(facts),
@@ -255,7 +252,7 @@ impl Client {
             self.counted = true;
             self.local.node().metrics.connection_opened();
             let grant = Grant {
-                client: identity.client,
+                client: identity.client().clone(),
                 shard: identity.shard,
                 connection: self.connection,
                 may_have_entries: identity.persistent || resumed,
@@ -282,11 +279,11 @@ impl Client {
         let node = self.local.node();
         let message = Arc::new(message);
         if let Some(identity) = &self.identity
-            && node.settings.prevented.is_inbound(&message.topic, &identity.client)
+            && node.settings.prevented.is_inbound(&message.topic, identity.client())
         {
             // As if it were taken (spec/hivemq.md 2.7); the publisher stands for the receivers that there are none of (4.3).
             let kept_back = publish::delivery(&message, message.qos, message.retain, SubscriptionIds::new());
-            let (receiver, reason) = (Receiver::Client(identity.client.clone()), DropReason::ExtensionPreventedInbound);
+            let (receiver, reason) = (Receiver::Client(identity.client().clone()), DropReason::ExtensionPreventedInbound);
             node.signals.dropped(&kept_back, receiver, reason, clock::wall_ms());
             self.machine.handle_published(ticket, ReasonCode::Success, self.now, &mut self.effects);
             return;
@@ -295,7 +292,7 @@ impl Client {
         let told = self.identity.as_ref().is_some_and(|identity| retaining::can_be_told(identity.facts.protocol, message.qos));
         let published = match (receive, &self.identity) {
             (Some(packet_id), Some(identity)) => {
-                publish::receive(node, &message, (&identity.client, self.connection, packet_id), told, &self.lane)
+                publish::receive(node, &message, (identity.client(), self.connection, packet_id), told, &self.lane)
             }
             _ => publish::publish(node, &message, told, Some(&self.lane)),
         };
@@ -318,7 +315,7 @@ impl Client {
 
     fn release(&mut self, ticket: Ticket, packet_id: crate::mqtt::packet::PacketId) {
         let Some(identity) = &self.identity else { return };
-        let command = Command::Release { client: identity.client.clone(), connection: self.connection, packet_id };
+        let command = Command::Release { client: identity.client().clone(), connection: self.connection, packet_id };
         let Some(cluster) = self.local.node().cluster() else { return };
         let submitted = cluster.submit(identity.shard, command);
         self.defer(submitted, move |outcome, client, ctx| {
@@ -338,7 +335,8 @@ impl Client {
             .iter()
             .map(|s| SubscriptionRecord { filter: s.filter.clone(), options: s.options, identifier: s.identifier })
             .collect();
-        let command = Command::Subscribe { client: identity.client.clone(), connection: self.connection, subscriptions: records };
+        let command =
+            Command::Subscribe { client: identity.client().clone(), connection: self.connection, subscriptions: records };
         let submitted = cluster.submit_everywhere(identity.shard, command);
         self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
@@ -395,7 +393,7 @@ impl Client {
     fn unsubscribe(&mut self, ticket: Ticket, filters: Vec<crate::mqtt::SubscriptionFilter>) {
         let Some(identity) = &self.identity else { return };
         let Some(cluster) = self.local.node().cluster() else { return };
-        let command = Command::Unsubscribe { client: identity.client.clone(), connection: self.connection, filters };
+        let command = Command::Unsubscribe { client: identity.client().clone(), connection: self.connection, filters };
         let submitted = cluster.submit_everywhere(identity.shard, command);
         self.defer(submitted, move |outcome, client, ctx| {
             match outcome {
@@ -436,7 +434,9 @@ impl Client {
     }
 
     fn shared_done(&mut self, group: crate::mqtt::GroupId, seq: u64) {
-        self.shared.retain(|(known, at)| *at != seq || *known != group);
+        if let Some(shared) = self.shared.existing() {
+            shared.retain(|(known, at)| *at != seq || *known != group);
+        }
         shared_subscription::report(self.local.node(), &group, seq);
     }
 
@@ -447,14 +447,16 @@ impl Client {
         match &delivery.source {
             // The shard raises the signal, exactly once.
             Source::Queue { seq } => self.steps.push((*seq, step)),
-            Source::Local => self.raise(delivery, step, |identity| Receiver::Client(identity.client.clone())),
+            Source::Local => self.raise(delivery, step, |identity| Receiver::Client(identity.client().clone())),
             Source::Member { group } => {
                 let full = group.full();
-                self.raise(delivery, step, |identity| Receiver::member(full.clone(), identity.client.clone()));
+                self.raise(delivery, step, |identity| Receiver::member(full.clone(), identity.client().clone()));
             }
             // Here too: the dispatcher may have handed it to several members, when it changed nodes.
             Source::Share { group, seq } => {
-                self.shared.retain(|(known, at)| at != seq || known != group);
+                if let Some(shared) = self.shared.existing() {
+                    shared.retain(|(known, at)| at != seq || known != group);
+                }
                 shared_subscription::lose(self.local.node(), group.clone(), *seq, step, self.connection);
             }
         }
@@ -467,7 +469,7 @@ impl Client {
             Source::Share { group, seq } => {
                 // The member was chosen already (spec/hivemq.md 4.3).
                 let full = group.full();
-                self.raise(delivery, step, |identity| Receiver::member(full.clone(), identity.client.clone()));
+                self.raise(delivery, step, |identity| Receiver::member(full.clone(), identity.client().clone()));
                 self.shared_done(group.clone(), *seq);
             }
             Source::Local | Source::Queue { .. } | Source::Member { .. } => self.not_delivered(delivery, step),
@@ -493,7 +495,7 @@ impl Client {
         let Some(identity) = &self.identity else { return };
         let Some(cluster) = self.local.node().cluster() else { return };
         let received: Vec<u64> = steps.iter().filter(|(_, s)| *s == QueueStep::Received).map(|(seq, _)| *seq).collect();
-        let command = Command::Acknowledge { client: identity.client.clone(), connection: self.connection, steps };
+        let command = Command::Acknowledge { client: identity.client().clone(), connection: self.connection, steps };
         if received.is_empty() {
             if cluster.submit_nowait(identity.shard, command).is_err() {
                 // Not stored: the messages are sent again on the next connection, as unacknowledged ones are.
@@ -546,7 +548,7 @@ impl Client {
             (end.initiator, end.reason_code.map(ReasonCode::byte))
         };
         let command = Command::Disconnect {
-            client: identity.client.clone(),
+            client: identity.client().clone(),
             connection: self.connection,
             initiator,
             reason_code,

@@ -91,7 +91,7 @@ impl Client {
             password: evidence.password,
             method: evidence.method,
             data: evidence.data,
-            listener: Arc::clone(&self.accepted.listener),
+            listener: Arc::clone(&self.accepted.listener.name),
             // What only a proxy has seen proves nothing: who reaches the listener could say the same.
             certificate: self.accepted.certificate.as_deref().filter(|c| c.subject_alternative_names.is_some()).map(names),
             wall_ms: self.now.wall_ms,

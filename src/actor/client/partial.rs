@@ -8,6 +8,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::mqtt::codec;
 
+use super::seldom::Seldom;
+
 /// Packets up to this size are copied out of a buffer that holds several.
 const COPY_BYTES_MAX: usize = 65_536;
 /// Bytes of the longest fixed header.
@@ -47,6 +49,12 @@ impl Room {
 #[derive(Debug)]
 pub(super) struct Partial {
     room: Arc<Room>,
+    /// There while there are bytes.
+    buffer: Seldom<Buffer>,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
     bytes: BytesMut,
     /// Taken of the room.
     counted: usize,
@@ -54,74 +62,80 @@ pub(super) struct Partial {
 
 impl Partial {
     pub(super) fn new(room: Arc<Room>) -> Self {
-        Self { room, bytes: BytesMut::new(), counted: 0 }
+        Self { room, buffer: Seldom::default() }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.buffer.get().map(|buffer| &*buffer.bytes).unwrap_or_default()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes().is_empty()
     }
 
     /// How many bytes to append before it is worth a look again; at least 1.
     pub(super) fn missing(&self, max_packet_size: usize) -> usize {
-        match codec::frame(&self.bytes, max_packet_size) {
-            Ok(Some(frame)) => frame.total_len().saturating_sub(self.bytes.len()).max(1),
-            Ok(None) => HEADER_LEN_MAX.saturating_sub(self.bytes.len()).max(1),
+        match codec::frame(self.bytes(), max_packet_size) {
+            Ok(Some(frame)) => frame.total_len().saturating_sub(self.bytes().len()).max(1),
+            Ok(None) => HEADER_LEN_MAX.saturating_sub(self.bytes().len()).max(1),
             Err(_) => usize::MAX,
         }
     }
 
     /// Appends; false, with nothing appended, where the node has no room.
     pub(super) fn append(&mut self, bytes: &[u8], max_packet_size: usize) -> bool {
-        let needed = self.bytes.len() + bytes.len();
-        if needed > self.bytes.capacity() {
+        if bytes.is_empty() {
+            return true;
+        }
+        let buffer = self.buffer.get_mut();
+        let needed = buffer.bytes.len() + bytes.len();
+        if needed > buffer.bytes.capacity() {
             // Twice what came, and no more than the packet has.
-            let claimed = match codec::frame(&self.bytes, max_packet_size) {
+            let claimed = match codec::frame(&buffer.bytes, max_packet_size) {
                 Ok(Some(frame)) => frame.total_len(),
                 Ok(None) | Err(_) => 0,
             };
-            let capacity = needed.max(claimed.min(2 * self.bytes.len()));
+            let capacity = needed.max(claimed.min(2 * buffer.bytes.len()));
             if !self.room.take(capacity) {
                 return false;
             }
             let mut larger = BytesMut::with_capacity(capacity);
-            larger.extend_from_slice(&self.bytes);
-            self.bytes = larger;
-            self.room.give_back(std::mem::replace(&mut self.counted, capacity));
+            larger.extend_from_slice(&buffer.bytes);
+            buffer.bytes = larger;
+            self.room.give_back(std::mem::replace(&mut buffer.counted, capacity));
         }
-        self.bytes.extend_from_slice(bytes);
+        buffer.bytes.extend_from_slice(bytes);
         true
     }
 
     /// Takes a whole packet of that length out.
     pub(super) fn take(&mut self, len: usize) -> Bytes {
+        let Buffer { bytes, counted } = self.buffer.get_mut();
         // A slice would pin the whole buffer for as long as a topic or a client id of this packet lives.
         if len <= COPY_BYTES_MAX {
-            let packet = Bytes::copy_from_slice(self.bytes.get(..len).unwrap_or_default());
-            self.bytes.advance(packet.len());
+            let packet = Bytes::copy_from_slice(bytes.get(..len).unwrap_or_default());
+            bytes.advance(packet.len());
             return packet;
         }
-        let packet = self.bytes.split_to(len.min(self.bytes.len())).freeze();
+        let packet = bytes.split_to(len.min(bytes.len())).freeze();
         // And what follows must not pin the packet.
-        self.bytes = BytesMut::from(&self.bytes[..]);
-        let less = self.counted.saturating_sub(self.bytes.capacity());
-        self.counted -= less;
+        *bytes = BytesMut::from(&bytes[..]);
+        let less = counted.saturating_sub(bytes.capacity());
+        *counted -= less;
         self.room.give_back(less);
         packet
     }
 
     /// Takes everything out and gives the buffer back.
     pub(super) fn take_all(&mut self) -> BytesMut {
-        self.room.give_back(std::mem::take(&mut self.counted));
-        std::mem::take(&mut self.bytes)
+        let Buffer { bytes, counted } = self.buffer.take();
+        self.room.give_back(counted);
+        bytes
     }
 
     /// Gives an empty buffer back.
     pub(super) fn tidy(&mut self) {
-        if self.bytes.is_empty() {
+        if self.is_empty() {
             self.take_all();
         }
     }

@@ -2,6 +2,7 @@
 //! produced leaves in one write.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -87,18 +88,18 @@ impl Pump {
 
     /// Tells who is to take over that all is read. Bytes may be there of which the reactor knows nothing yet; when a timer fires it has looked.
     fn settle(&mut self, client: &mut Client, ctx: &mut Context<Client>, will_read: bool) {
-        if client.settling.is_empty() {
+        if client.settling.get().is_none_or(Vec::is_empty) {
             return;
         }
         if client.settle_due || client.closing || client.gone {
             if !will_read {
-                client.settling = Vec::new();
+                client.settling.clear();
                 (client.settle_due, self.settling) = (false, false);
             }
         } else if !self.settling {
             self.settling = true;
             ctx.run_later(TURN, |client, _| {
-                client.settle_due = !client.settling.is_empty();
+                client.settle_due = client.settling.get().is_some_and(|settling| !settling.is_empty());
                 client.wake();
             });
         }
@@ -221,7 +222,7 @@ impl ActorFuture<Client> for Pump {
         let will_read = more || (client.held_since_ms.is_some() && !client.closing && !client.gone);
         self.settle(client, ctx, will_read);
         client.poll_deferred(ctx, cx);
-        if client.leaving && client.deferred.is_empty() && !client.closing {
+        if client.leaving && client.deferred.get().is_none_or(VecDeque::is_empty) && !client.closing {
             client.part();
             client.run_effects(ctx);
         }

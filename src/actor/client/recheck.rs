@@ -33,7 +33,7 @@ pub(super) fn look(node: &Node, identity: &Identity, principal: &Principal) -> V
         return Vec::new();
     }
     let forbidden = |state: &State| {
-        let Some(session) = state.session(&identity.client) else { return Vec::new() };
+        let Some(session) = state.session(identity.client()) else { return Vec::new() };
         let records = session.subscriptions.values();
         records.filter(|record| !principal.may_subscribe(&record.filter, record.options.qos)).map(|r| r.filter.clone()).collect()
     };
@@ -50,12 +50,12 @@ pub(super) async fn withdraw(
     if filters.is_empty() {
         return Ok(filters);
     }
-    let command = Command::Unsubscribe { client: identity.client.clone(), connection, filters: filters.clone() };
+    let command = Command::Unsubscribe { client: identity.client().clone(), connection, filters: filters.clone() };
     let submitted = node.cluster().ok_or(SubmitError::Unavailable)?.submit_everywhere(identity.shard, command);
     submitted.await?;
     node.metrics.own.subscriptions_withdrawn_total.inc_by(u64::try_from(filters.len()).unwrap_or(u64::MAX));
     let names: Vec<String> = filters.iter().take(TOLD_MAX).map(|filter| filter.full().to_string()).collect();
-    let who = Who { client_id: Some(&identity.client), ip: identity.facts.client_ip.as_deref() };
+    let who = Who { client_id: Some(identity.client()), ip: identity.facts.client_ip.as_deref() };
     node.events.tell(&Event::SubscriptionsWithdrawn { who, filters: &names, more: filters.len() - names.len() });
     crate::warn_limited!(
         WITHDRAWN,
@@ -94,9 +94,9 @@ impl Client {
             return;
         }
         self.withdrawn.get_or_insert_default().add(filters);
-        for delivery in std::mem::take(&mut self.held) {
+        for delivery in self.held.take() {
             let allowed = self.allowed(delivery);
-            self.held.extend(allowed);
+            self.held.get_mut().extend(allowed);
         }
     }
 
@@ -152,12 +152,14 @@ impl Client {
             }
             if delivery.qos != QoS::AtMostOnce {
                 shared_subscription::refuse(self.local.node(), group, *seq, self.connection);
-                self.shared.retain(|(known, at)| at != seq || known != group);
+                if let Some(shared) = self.shared.existing() {
+                    shared.retain(|(known, at)| at != seq || known != group);
+                }
                 return None;
             }
         } else {
             let topic = &delivery.message.topic;
-            if !withdrawn.matches(topic) || self.still_subscribed(withdrawn, &identity.client, topic) {
+            if !withdrawn.matches(topic) || self.still_subscribed(withdrawn, identity.client(), topic) {
                 return Some(delivery);
             }
         }
@@ -173,7 +175,7 @@ impl Client {
     pub(super) fn part_with_assigned(&mut self) -> bool {
         let (Some(withdrawn), Some(identity)) = (&self.withdrawn, &self.identity) else { return false };
         let unsent =
-            |state: &State| state.assigned_after(&identity.client, self.sent_seq).any(|group| withdrawn.has_group(group));
+            |state: &State| state.assigned_after(identity.client(), self.sent_seq).any(|group| withdrawn.has_group(group));
         let parts = self.local.node().cluster().and_then(|cluster| cluster.read(identity.shard, unsent)).unwrap_or_default();
         if parts {
             let reason = "a shared subscription is not allowed any more";

@@ -15,7 +15,9 @@ impl Client {
         match packet {
             Packet::Auth(auth) => self.record(|who| Event::Auth { who, received: true, code: auth.reason_code }),
             Packet::Disconnect(disconnect) if self.local.node().events.is_on() => {
-                self.given_reason = disconnect.properties.reason_string.as_deref().map(Into::into);
+                if let Some(reason) = &disconnect.properties.reason_string {
+                    *self.given_reason.get_mut() = Some((&**reason).into());
+                }
             }
             _ => {}
         }
@@ -35,9 +37,9 @@ impl Client {
 
     /// The connection of a client that had come in is over.
     pub(super) fn record_end(&self) {
-        let (listener, port) = (self.accepted.listener_kind, self.accepted.listener_port);
+        let (listener, port) = (self.accepted.listener.kind, self.accepted.listener_port);
         self.record(|who| match self.ended {
-            (Initiator::Client, _) => Event::Left { who, reason: self.given_reason.as_deref() },
+            (Initiator::Client, _) => Event::Left { who, reason: self.given_reason.get().and_then(Option::as_deref) },
             _ if self.stopping => Event::Closed { who, reason: ReasonCode::ServerShuttingDown.name() },
             (Initiator::Server | Initiator::SessionTakenOver, Some(code)) => Event::Closed { who, reason: code.name() },
             (Initiator::Server | Initiator::SessionTakenOver | Initiator::Unspecified, _) => Event::Lost { who, listener, port },
