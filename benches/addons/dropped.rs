@@ -17,9 +17,9 @@ use troupemq::mqtt::QoS;
 use crate::Failure;
 use crate::analyst::{self, Analyst};
 use crate::client::Client;
-use crate::nodes::{Shape, Trio};
+use crate::common::nodes::{Shape, Trio};
+use crate::common::report::Report;
 use crate::publishers::{Message, Next, Publishers};
-use crate::report::Report;
 use crate::settings::{Settings, addon, median};
 
 /// Of the throughput with the add-on off.

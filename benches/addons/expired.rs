@@ -15,9 +15,9 @@ use troupemq::mqtt::packet::Publish;
 use crate::Failure;
 use crate::analyst::{Analyst, LIVE_S, SESSION_S};
 use crate::client::Client;
-use crate::nodes::{Shape, Trio};
+use crate::common::nodes::{Shape, Trio};
+use crate::common::report::{Report, Times};
 use crate::publishers::{Message, Next, Publishers};
-use crate::report::{Report, Times};
 use crate::settings::{Settings, addon};
 
 const P99_GOAL_MS: f64 = 1000.0;

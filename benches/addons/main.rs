@@ -13,75 +13,42 @@ mod analyst;
 #[path = "../cluster/client.rs"]
 #[allow(dead_code)]
 mod client;
-#[path = "../cluster/settings.rs"]
-#[allow(dead_code)]
+#[path = "../common/mod.rs"]
 mod common;
 mod dropped;
 mod expired;
 #[path = "../side_by_side/load/mod.rs"]
 #[allow(dead_code)]
 mod load;
-#[path = "../side_by_side/machine.rs"]
-mod machine;
-#[path = "../cluster/nodes.rs"]
-#[allow(dead_code)]
-mod nodes;
-#[path = "../side_by_side/proc.rs"]
-#[allow(dead_code)]
-mod proc;
 mod publishers;
-#[path = "../cluster/report.rs"]
-#[allow(dead_code)]
-mod report;
 mod settings;
 mod storm;
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use common::Failure;
+use common::report::Report;
 use load::inbox;
-use report::Report;
 use settings::Settings;
-
-/// What went wrong, in words for the person who started the bench.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Measures with so many nodes, and reports.
 type Scene = fn(&Settings, usize, &mut Report) -> Result<(), Failure>;
 
-const EXIT_MISSED: u8 = 1;
-const EXIT_CANNOT_RUN: u8 = 2;
-
 fn main() -> ExitCode {
-    nodes::kill_all_on_signal();
-    let settings = match Settings::read() {
-        Ok(settings) => settings,
-        Err(error) => return cannot_run(&error),
-    };
-    match run(&settings) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(EXIT_MISSED),
-        Err(error) => cannot_run(&error),
-    }
+    common::exit("addons", || run(&Settings::read()?))
 }
 
 /// False where a goal was missed.
 fn run(settings: &Settings) -> Result<bool, Failure> {
     let began = Instant::now();
-    let mut report = Report::new(settings);
+    let mut report = Report::new(&settings.command(), settings.quick);
     let scenes: [(&str, Scene); 3] = [("storm", storm::run), ("dropped", dropped::run), ("expired", expired::run)];
     for nodes in settings.nodes.iter().copied() {
-        for (name, scene) in scenes.into_iter().filter(|(name, _)| settings.wants(name)) {
+        for (name, scene) in scenes.into_iter().filter(|(name, _)| settings.scenes.wants(name)) {
             eprintln!("{name}, {nodes} node(s) ({} s)", began.elapsed().as_secs());
             scene(settings, nodes, &mut report).map_err(|error| format!("{name}: {error}"))?;
         }
     }
     Ok(report.finish(began.elapsed()))
-}
-
-fn cannot_run(error: &Failure) -> ExitCode {
-    eprintln!("addons: {error}");
-    nodes::kill_all();
-    ExitCode::from(EXIT_CANNOT_RUN)
 }

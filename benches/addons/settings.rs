@@ -6,12 +6,10 @@
 //! `_SUBSCRIBERS` over their limits, `_QUEUE` what a queue may hold there, `_PUBLISHERS`, `_WINDOW`, `_MESSAGES` that expire, `_SESSIONS` that they
 //! are queued for, `_EXPIRY_FROM_S`, `_EXPIRY_TO_S`.
 
-use std::env;
 use std::time::Duration;
 
-pub use crate::common::{Program, bench_directory, keeps_directories};
-use crate::common::{number, profile_directory, text};
-use crate::{Failure, proc};
+use crate::common::environment::{self, Program, Scenes, number, text};
+use crate::common::{Failure, proc};
 
 /// Files a process needs beside its connections.
 const SPARE_FILES: usize = 200;
@@ -19,7 +17,7 @@ const SPARE_FILES: usize = 200;
 pub struct Settings {
     pub quick: bool,
     pub seed: u64,
-    scenes: Option<Vec<String>>,
+    pub scenes: Scenes,
     pub program: Program,
     /// Sizes of the clusters.
     pub nodes: Vec<usize>,
@@ -48,21 +46,16 @@ pub struct Settings {
 
 impl Settings {
     pub fn read() -> Result<Self, Failure> {
-        let quick = env::args().any(|argument| argument == "--quick") || text("TROUPEMQ_BENCH_QUICK").is_some_and(|v| v == "1");
+        let quick = environment::is_quick();
         let pick = |full: usize, small: usize| if quick { small } else { full };
-        let path = text("TROUPEMQ_BENCH_BROKER")
-            .map_or_else(|| Ok(profile_directory()?.join("troupemq")), |path| Ok::<_, Failure>(path.into()))?;
-        if !path.is_file() {
-            return Err(format!("{} not found; build it first: cargo build --release", path.display()).into());
-        }
         let nodes = text("TROUPEMQ_BENCH_NODES").unwrap_or_else(|| "1,3".to_owned());
         let nodes: Vec<usize> = nodes.split(',').map(|count| count.trim().parse()).collect::<Result<_, _>>()?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let settings = Self {
             quick,
             seed: number("SEED", rand::random::<u32>().into())?,
-            scenes: text("TROUPEMQ_BENCH_SCENES").map(|names| names.split(',').map(|name| name.trim().to_owned()).collect()),
-            program: Program { name: "TroupeMQ", path },
+            scenes: Scenes::read(),
+            program: Program::under_test()?,
             nodes,
             rounds: number("TROUPEMQ_BENCH_ROUNDS", pick(3, 1))?,
             warm_up: Duration::from_millis(if quick { 200 } else { 1_500 }),
@@ -86,19 +79,9 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether the scene of this name is to run.
-    pub fn wants(&self, scene: &str) -> bool {
-        self.scenes.as_ref().is_none_or(|names| names.iter().any(|name| name == scene))
-    }
-
     /// How this run can be repeated.
     pub fn command(&self) -> String {
-        let mut variables: Vec<String> = env::vars()
-            .filter(|(name, _)| name.starts_with("TROUPEMQ_BENCH_") && !name.ends_with("_BROKER"))
-            .map(|(name, value)| format!("{name}={value} "))
-            .collect();
-        variables.sort();
-        format!("SEED={} {}make bench-addons", self.seed, variables.concat())
+        environment::command("bench-addons", self.seed, &[])
     }
 
     fn check(&self) -> Result<(), Failure> {

@@ -9,9 +9,9 @@ use troupemq::mqtt::ProtocolVersion;
 
 use crate::Failure;
 use crate::analyst::{Analyst, SESSION_S};
+use crate::common::nodes::{Shape, Trio};
+use crate::common::report::Report;
 use crate::load::storm::{self, StormPlan};
-use crate::nodes::{Shape, Trio};
-use crate::report::Report;
 use crate::settings::{Settings, addon, median};
 
 /// Of the rate with the add-on off.

@@ -11,9 +11,9 @@ use troupemq::mqtt::QoS;
 
 use crate::Failure;
 use crate::client::Client;
-use crate::nodes::Trio;
+use crate::common::nodes::Trio;
+use crate::common::report::Report;
 use crate::replicated::{Load, Plan};
-use crate::report::Report;
 use crate::settings::Settings;
 
 /// Clients that connect and go, over and over.

@@ -15,9 +15,10 @@ use troupemq::replica::ShardId;
 
 use crate::Failure;
 use crate::client::Client;
-use crate::nodes::{SHARDS, Trio};
-use crate::report::{Report, Times};
-use crate::settings::{Program, Settings};
+use crate::common::environment::Program;
+use crate::common::nodes::{SHARDS, Trio};
+use crate::common::report::{Report, Times};
+use crate::settings::Settings;
 
 /// Persistent subscribers on the survivors for each shard that the lost node led.
 const SUBSCRIBERS: usize = 2;

@@ -12,54 +12,34 @@
 
 mod calm;
 mod client;
+#[path = "../common/mod.rs"]
+mod common;
 mod failover;
 #[path = "../side_by_side/load/inbox.rs"]
 #[allow(dead_code)]
 mod inbox;
-#[path = "../side_by_side/machine.rs"]
-mod machine;
-mod nodes;
-#[path = "../side_by_side/proc.rs"]
-#[allow(dead_code)]
-mod proc;
 mod replicated;
-mod report;
 mod restart;
 mod settings;
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use report::Report;
+use common::Failure;
+use common::report::Report;
 use settings::Settings;
-
-/// What went wrong, in words for the person who started the bench.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Measures with all programs, and reports.
 type Scene = fn(&Settings, &mut Report) -> Result<(), Failure>;
 
-const EXIT_MISSED: u8 = 1;
-const EXIT_CANNOT_RUN: u8 = 2;
-
 fn main() -> ExitCode {
-    nodes::kill_all_on_signal();
-    let settings = match Settings::read() {
-        Ok(settings) => settings,
-        Err(error) => return cannot_run(&error),
-    };
-    match run(&settings) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(EXIT_MISSED),
-        Err(error) => cannot_run(&error),
-    }
+    common::exit("cluster", || run(&Settings::read()?))
 }
 
 /// False where a goal was missed.
 fn run(settings: &Settings) -> Result<bool, Failure> {
     let began = Instant::now();
-    let mut report = Report::new(settings);
+    let mut report = Report::new(&settings.command(), settings.quick);
     let scenes: [(&str, Scene); 5] = [
         ("kill", failover::kill),
         ("silence", failover::silence),
@@ -67,15 +47,9 @@ fn run(settings: &Settings) -> Result<bool, Failure> {
         ("replicated", replicated::run),
         ("calm", calm::run),
     ];
-    for (name, scene) in scenes.into_iter().filter(|(name, _)| settings.wants(name)) {
+    for (name, scene) in scenes.into_iter().filter(|(name, _)| settings.scenes.wants(name)) {
         eprintln!("{name} ({} s)", began.elapsed().as_secs());
         scene(settings, &mut report).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(report.finish(began.elapsed()))
-}
-
-fn cannot_run(error: &Failure) -> ExitCode {
-    eprintln!("cluster: {error}");
-    nodes::kill_all();
-    ExitCode::from(EXIT_CANNOT_RUN)
 }

@@ -14,8 +14,8 @@ use troupemq::mqtt::QoS;
 
 use crate::Failure;
 use crate::client::{Client, encode, publish};
-use crate::nodes::Trio;
-use crate::report::{Report, Times};
+use crate::common::nodes::Trio;
+use crate::common::report::{Report, Times};
 use crate::settings::Settings;
 
 /// Messages an offline receiver may have queued: no limit decides the scene.

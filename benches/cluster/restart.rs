@@ -11,9 +11,10 @@ use troupemq::mqtt::QoS;
 
 use crate::Failure;
 use crate::client::Client;
-use crate::nodes::{Node, Trio};
-use crate::report::{Report, Times};
-use crate::settings::{Program, Settings};
+use crate::common::environment::Program;
+use crate::common::nodes::{Node, Trio};
+use crate::common::report::{Report, Times};
+use crate::settings::Settings;
 
 const SESSION_S: u32 = 100_000;
 const GIVE_UP: Duration = Duration::from_secs(120);

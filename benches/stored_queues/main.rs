@@ -13,14 +13,19 @@
 #![allow(clippy::disallowed_methods)]
 
 mod client;
+#[path = "../common/mod.rs"]
+mod common;
 mod node;
 
 use std::env;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::Client;
+use common::Failure;
+use common::environment::Program;
 use node::Node;
 
 const PAYLOAD_BYTES: usize = 300;
@@ -45,12 +50,17 @@ const SCENES: [Scene; 3] = [
     Scene { name: "fan-out", sessions: 20, messages: 50_000, fan_out: true },
 ];
 
-fn main() {
+fn main() -> ExitCode {
+    common::exit("stored_queues", || measure().map(|()| true))
+}
+
+fn measure() -> Result<(), Failure> {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let wanted = |name: &str| arguments.iter().all(|a| a.starts_with("--")) || arguments.iter().any(|a| a == name);
     let seed = env::var("TROUPEMQ_BENCH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    println!("stored_queues: seed {seed}, payloads of {PAYLOAD_BYTES} bytes, {}", node::program().display());
+    let program = Program::under_test()?;
+    println!("stored_queues: seed {seed}, payloads of {PAYLOAD_BYTES} bytes, {}", program.path.display());
     for scene in SCENES.iter().filter(|scene| wanted(scene.name)) {
         let scale = if quick { 20 } else { 1 };
         let (sessions, messages) = if scene.messages > scene.sessions {
@@ -58,17 +68,18 @@ fn main() {
         } else {
             (scene.sessions / scale, scene.messages)
         };
-        run(&Scene { sessions, messages, ..*scene }, seed);
+        run(&Scene { sessions, messages, ..*scene }, &program, seed);
     }
     if wanted("online") {
-        online(seed, Duration::from_secs(if quick { 2 } else { 10 }));
+        online(&program, seed, Duration::from_secs(if quick { 2 } else { 10 }));
     }
+    Ok(())
 }
 
-fn run(scene: &Scene, seed: u64) {
+fn run(scene: &Scene, program: &Program, seed: u64) {
     let total = scene.sessions * scene.messages;
     println!("\n{}: {} sessions x {} messages", scene.name, scene.sessions, scene.messages);
-    let mut node = Node::start();
+    let mut node = Node::start(program);
     let idle = node.resident();
     (0..scene.sessions).for_each(|number| {
         let mut client = Client::connect(node.address, &session(number), true);
@@ -144,8 +155,8 @@ fn run(scene: &Scene, seed: u64) {
 }
 
 /// Publishers, each with a persistent session that is connected.
-fn online(seed: u64, time: Duration) {
-    let node = Node::start();
+fn online(program: &Program, seed: u64, time: Duration) {
+    let node = Node::start(program);
     let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for number in 0..ONLINE_PAIRS {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::machine::Machine;
-use crate::settings::Settings;
+use super::machine::Machine;
 
 pub struct Report {
     head: String,
@@ -47,18 +46,15 @@ impl Times {
 }
 
 impl Report {
-    pub fn new(settings: &Settings) -> Self {
+    /// `command` repeats the run; `quick`: small numbers, which the end of the report says.
+    pub fn new(command: &str, quick: bool) -> Self {
         let machine = Machine::read();
         let head = format!(
-            "Nodes and load on one machine: {}, {} cores, Linux {}, load average {} at the start. `{}`",
-            machine.processor,
-            machine.cores,
-            machine.kernel,
-            machine.load_average,
-            settings.command()
+            "Nodes and load on one machine: {}, {} cores, Linux {}, load average {} at the start. `{command}`",
+            machine.processor, machine.cores, machine.kernel, machine.load_average,
         );
         println!("{head}");
-        Self { head, rows: Vec::new(), quick: settings.quick }
+        Self { head, rows: Vec::new(), quick }
     }
 
     /// Times with their median, p99 and maximum; `goal_ms` is for the p99.

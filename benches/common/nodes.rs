@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::settings::{Program, bench_directory, keeps_directories};
-use crate::{Failure, proc};
+use super::environment::{Program, bench_directory, keeps_directories};
+use super::{Failure, proc};
 
 pub const SHARDS: u16 = 6;
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ impl Trio {
     /// Starts the nodes and waits until all serve.
     pub fn start_as(program: &Program, shape: &Shape<'_>) -> Result<Self, Failure> {
         let directory =
-            tempfile::Builder::new().prefix("cluster-").disable_cleanup(keeps_directories()).tempdir_in(bench_directory()?)?;
+            tempfile::Builder::new().prefix("nodes-").disable_cleanup(keeps_directories()).tempdir_in(bench_directory()?)?;
         // Held until all are drawn, so that no port is drawn twice.
         let listeners: Vec<TcpListener> =
             (0..3 * shape.nodes).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
@@ -244,7 +244,8 @@ impl Node {
             .collect()
     }
 
-    fn log_tail(&self) -> String {
+    /// The last lines of its log.
+    pub fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.home.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
