@@ -104,6 +104,10 @@ pub enum Command {
     AssignSharedFrom { group: GroupId, assignments: Vec<Assignment> },
     /// `Connect` of a client that takes fewer messages at a time than `IN_FLIGHT_MAX`. Outcome: that of `Connect`.
     ConnectWithin { connect: Box<ConnectCommand>, window: u16 },
+    /// The dispatcher of a shared subscription may hand out the entries of its queue up to `through`, those still to come included: from now on
+    /// the shard neither expires nor discards these, and does so with all others. Ignored unless `from` is what it said before, so that what a
+    /// former leader asked for changes nothing. Outcome: `Done`.
+    LendShared { group: GroupId, from: u64, through: u64 },
 }
 
 /// The content of `Command::Declare`.
@@ -128,6 +132,9 @@ pub struct PartCommand {
 }
 
 impl Command {
+    /// `LendShared` can be read by members from this version on.
+    pub const LEND_SHARED_SINCE: u16 = 3;
+
     /// The version that brought it: proposed only once every member of the cluster knows it, for every member reads it (`cluster::versions`).
     pub fn since(&self) -> u16 {
         match self {
@@ -136,6 +143,7 @@ impl Command {
             Self::Take(take) => newest(take.enqueue.iter().flat_map(|(_, targets)| targets)),
             Self::Declare(_) | Self::AssignSharedFrom { .. } => 3,
             Self::ConnectWithin { .. } => CONNECT_WITHIN_SINCE,
+            Self::LendShared { .. } => Self::LEND_SHARED_SINCE,
             Self::Connect(_)
             | Self::Disconnect { .. }
             | Self::NodeDown { .. }
@@ -192,6 +200,7 @@ impl Command {
             | Self::AcknowledgeShared { .. }
             | Self::AssignShared { .. }
             | Self::AssignSharedFrom { .. }
+            | Self::LendShared { .. }
             | Self::RemoveGroup { .. }
             | Self::Take(_)
             | Self::TrimOutbox { .. }

@@ -76,6 +76,12 @@ impl State {
         Look { queue: queue.id.number(), found, fetch }
     }
 
+    /// Number and expiry (wall clock ms) of up to `max` entries of a shared subscription's queue with `seq > after`, in order.
+    pub fn group_expiries(&self, group: &GroupId, after: u64, max: usize) -> Vec<(u64, Option<u64>)> {
+        let Some(kept) = self.groups.get(group) else { return Vec::new() };
+        kept.queue.after(after, max).map(|slot| (slot.seq(), slot.expires_at_ms())).collect()
+    }
+
     /// Up to `max` queue entries of a session with `seq > after`, in order. Reads the disk: for checks.
     pub fn queue_after(&self, client: &str, after: u64, max: usize) -> Vec<QueueEntry> {
         self.read_after(&QueueOwner::Session(ByteString::from(client)), after, max)
