@@ -76,10 +76,17 @@ impl State {
         Look { queue: queue.id.number(), found, fetch }
     }
 
-    /// Number and expiry (wall clock ms) of up to `max` entries of a shared subscription's queue with `seq > after`, in order.
-    pub fn group_expiries(&self, group: &GroupId, after: u64, max: usize) -> Vec<(u64, Option<u64>)> {
+    /// Number and expiry (wall clock ms) of the entries that a shared subscription's dispatcher was lent and that expire, among the first `max`.
+    pub fn lent_expiring(&self, group: &GroupId, max: usize) -> Vec<(u64, u64)> {
         let Some(kept) = self.groups.get(group) else { return Vec::new() };
-        kept.queue.after(after, max).map(|slot| (slot.seq(), slot.expires_at_ms())).collect()
+        let lent = kept.queue.after(0, max).take_while(|slot| slot.seq() <= kept.queue_head.sent_seq);
+        lent.filter_map(|slot| Some((slot.seq(), slot.expires_at_ms()?))).collect()
+    }
+
+    /// Which of these entries a shared subscription's queue has no more.
+    pub fn missing_in_group(&self, group: &GroupId, seqs: impl Iterator<Item = u64>) -> Vec<u64> {
+        let queue = self.groups.get(group).map(|kept| &kept.queue);
+        seqs.filter(|seq| queue.is_none_or(|queue| queue.find(*seq).is_none())).collect()
     }
 
     /// Up to `max` queue entries of a session with `seq > after`, in order. Reads the disk: for checks.

@@ -324,7 +324,9 @@ fn what_the_dispatcher_of_a_shared_subscription_was_lent_expires_once_it_is_give
         let id = group("g", "t");
         let now_ms = bench.now_ms;
         assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 3000), "no busy loop about what the dispatcher has to decide");
-        assert_eq!(bench.state.group_expiries(&id, 0, 2), [(1, Some(now_ms + 1000)), (2, None)]);
+        assert_eq!(bench.state.lent_expiring(&id, 9), [(1, now_ms + 1000), (3, now_ms + 2000)]);
+        assert_eq!(bench.state.lent_expiring(&id, 2), [(1, now_ms + 1000)]);
+        assert_eq!(bench.state.missing_in_group(&id, [1, 4, 7].into_iter()), [7]);
         assert_eq!(outbox_of(&bench.pass(5000)), ["expire d"]);
         let late = expiring("e", Some(1), bench.now_ms);
         bench.run(Command::Enqueue { message: late, targets: vec![to_group(&id, 9, false)] });
