@@ -163,3 +163,31 @@ async fn a_message_above_a_clients_maximum_packet_size_is_dropped_for_it() {
     publisher.publish("big", b"fits", QoS::AtLeastOnce).await;
     assert_eq!(small.text().await, "fits");
 }
+
+/// Also a QoS 2 message, which moved into the own queue of the member that was chosen for it.
+#[tokio::test]
+async fn what_is_too_large_for_the_only_member_of_a_shared_subscription_is_dropped_for_the_shared_subscription() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("$dropped/#", QoS::AtLeastOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    let mut small = Client::connect(node.mqtt(), &Options::v5("small").persistent().maximum_packet_size(100)).await;
+    small.subscribe("$share/g/big", QoS::ExactlyOnce).await;
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        publisher.publish("big", &[b'x'; 200], qos).await;
+        let message = watcher.message().await;
+        assert_eq!((&*message.topic, message.payload.len()), ("$dropped/big", 200));
+        for (name, value) in [
+            ("hmq-drop-reason", Some("Maximum Packet Size Exceeded")),
+            ("hmq-drop-origin", Some("shared subscription")),
+            ("hmq-drop-shared-subscription", Some("$share/g/big")),
+            ("hmq-drop-client", None),
+        ] {
+            assert_eq!(user_property(&message, name), value, "{qos:?} {name}");
+        }
+        publisher.publish("big", b"fits", qos).await;
+        assert_eq!(small.text().await, "fits");
+    }
+    watcher.nothing().await;
+}
