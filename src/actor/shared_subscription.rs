@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::cluster::PeerMessage;
 use crate::mqtt::{Delivery, GroupId, Message, QoS, Source};
-use crate::queue::lending::AHEAD_MAX;
+use crate::queue::lending::LENT_AHEAD_MAX;
 use crate::queue::{Ask, Dispatcher, Lender, Lending};
 use crate::replica::body::INLINE_BYTES_MAX;
 use crate::replica::command::{Assignment, QueueStep};
@@ -38,7 +38,9 @@ pub type GroupMail = Mail<GroupItem, SharedSubscription>;
 
 /// Entries a member may hold at a time.
 const MEMBER_WINDOW: u32 = 32;
-/// About how many bytes of entries are read ahead from the replica, `AHEAD_MAX` of them at most; a larger one comes alone.
+/// Entries read ahead from the replica.
+const AHEAD_MAX: usize = 256;
+/// About how many bytes of them; a larger one comes alone.
 const AHEAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Pause before an entry is offered again that no member's node took.
 const RETRY: Duration = Duration::from_millis(100);
@@ -52,7 +54,7 @@ const STALL: Duration = Duration::from_millis(250);
 const EXPIRY_LOOK: Duration = Duration::from_millis(500);
 const EXPIRY_LOOK_MIN: Duration = Duration::from_millis(20);
 /// Entries looked at for that: what is held, lent ahead and not taken out yet is less.
-const LENT_MAX: usize = 4 * AHEAD_MAX;
+const LENT_MAX: usize = 2 * (AHEAD_MAX + LENT_AHEAD_MAX);
 /// `Command::AssignSharedFrom` can be read by members from this version on.
 const ASSIGN_FROM_SINCE: u16 = 3;
 

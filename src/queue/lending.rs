@@ -4,20 +4,21 @@
 //! entries, up to a number: the dispatcher hands out no others, and what of them expires in its hands it takes out itself.
 //!
 //! To be lent something takes a command. A command for each message, or a round trip before each, would be dear, so the dispatcher asks ahead:
-//! for what its members can take now and some more (`SURPLUS_MAX`), numbers of entries that are still to come included, and again when half of
+//! for what its members can take now and some more (`SURPLUS_MAX`), numbers of entries that are still to come included, and again when a part of
 //! it is used up. What no member takes is asked for in vain: with `discard-oldest` the shard would discard younger messages, or the new one,
-//! in its place. There the surplus is a small part of the queue, and what nobody takes is given back once the group makes no progress.
+//! in its place. There the surplus is a part of the queue, while members make progress, and what nobody takes is given back once they make none.
 //!
 //! Where nothing is discarded but new messages, and nothing has an expiry, there is nothing to be lent.
 
 use super::dispatch::Dispatcher;
 
-/// Entries asked for beyond those that members have.
-pub const AHEAD_MAX: usize = 256;
+/// Entries asked for beyond those that members have: what they take in the time that a command takes.
+pub const LENT_AHEAD_MAX: usize = 1024;
 /// Of these, beyond what members can take.
-const SURPLUS_MAX: usize = 128;
-/// The same of a queue whose oldest is discarded: one in so many of its limit.
-const SURPLUS_PART: usize = 8;
+const SURPLUS_MAX: usize = 768;
+/// The same of a queue whose oldest is discarded: one in so many of its limit, and nothing of a small one.
+const SURPLUS_PART: usize = 4;
+const SMALL_MAX: usize = 64;
 
 /// The group's queue as the shard has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +43,8 @@ pub struct Lending {
     asked: Option<Ask>,
     /// A message with an expiry was seen.
     expiring: bool,
-    /// Nothing was finished for a while.
-    stalled: bool,
+    /// Members finish entries.
+    moving: bool,
 }
 
 impl Lending {
@@ -64,12 +65,12 @@ impl Lending {
 
     /// A member is done with an entry.
     pub fn finished(&mut self) {
-        self.stalled = false;
+        self.moving = true;
     }
 
     /// Nobody was done with anything for a while, although more is lent than members take (`is_idle_loan`).
     pub fn stall(&mut self) {
-        self.stalled = true;
+        self.moving = false;
     }
 
     /// Whether entries are lent that wait and that the shard could discard.
@@ -92,7 +93,7 @@ impl Lending {
         }
         let (room, surplus) = (dispatcher.room(), self.surplus(lender));
         let takeable = reach(dispatcher, room).min(dispatcher.offered());
-        let needed = takeable.max(reach(dispatcher, room.saturating_add(surplus) / 2));
+        let needed = takeable.max(reach(dispatcher, room / 2 + surplus / 4 * 3));
         if self.through.min(lender.through) < needed && !dispatcher.is_idle() {
             return ask(reach(dispatcher, room.saturating_add(surplus)));
         }
@@ -123,7 +124,7 @@ impl Lending {
     fn surplus(&self, lender: Lender) -> usize {
         if !lender.discard_oldest {
             SURPLUS_MAX
-        } else if self.stalled {
+        } else if !self.moving || lender.limit <= SMALL_MAX {
             0
         } else {
             (lender.limit / SURPLUS_PART).min(SURPLUS_MAX)
@@ -133,7 +134,7 @@ impl Lending {
 
 /// The number up to which `count` more entries are, and all that members have.
 fn reach(dispatcher: &Dispatcher, count: usize) -> u64 {
-    dispatcher.reach(count.min(AHEAD_MAX))
+    dispatcher.reach(count.min(LENT_AHEAD_MAX))
 }
 
 #[cfg(test)]
