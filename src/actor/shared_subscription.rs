@@ -367,6 +367,7 @@ impl SharedSubscription {
             return u64::MAX;
         }
         let Some(lender) = self.lender() else { return 0 };
+        self.lending.look(lender);
         let mut ask = self.lending.ask(lender, &self.dispatcher);
         if ask.is_some() && self.forget_missing(self.lending.through(lender)) {
             self.read_ahead(ctx);
@@ -432,7 +433,8 @@ impl SharedSubscription {
         let expiring = |state: &State| state.lent_expiring(&self.group, LENT_MAX);
         let lent = self.node.cluster().and_then(|cluster| cluster.read(self.shard, expiring)).unwrap_or_default();
         let now_ms = clock::wall_ms();
-        let free = lent.into_iter().filter(|(seq, _)| *seq <= through && self.dispatcher.holder(*seq).is_none());
+        let is_free = |seq| seq <= through && self.lending.is_known(seq) && self.dispatcher.holder(seq).is_none();
+        let free = lent.into_iter().filter(|(seq, _)| is_free(*seq));
         let (expired, later): (Vec<_>, Vec<_>) = free.partition(|(_, at_ms)| *at_ms <= now_ms);
         for (seq, _) in &expired {
             self.forget(*seq);
@@ -536,6 +538,7 @@ impl SharedSubscription {
     }
 
     fn dispatch(&mut self, through: u64, ctx: &mut Context<Self>) {
+        let level = self.node.cluster().map_or(0, |cluster| cluster.level());
         let mut refused = None;
         let mut assignments = Vec::new();
         for handed in self.dispatcher.dispatch(through) {
@@ -547,11 +550,15 @@ impl SharedSubscription {
                 self.finish(handed.seq, QueueStep::Completed);
                 continue;
             };
-            if message.is_expired(clock::wall_ms()) {
+            let Some(member) = self.members.get(&handed.member) else { continue };
+            // A QoS 2 message that a member was given is not in this queue any more.
+            let nobody_has_it = level < Command::LEND_SHARED_SINCE
+                || self.lending.is_known(handed.seq)
+                || message.qos.min(member.options.qos) != QoS::AtLeastOnce;
+            if nobody_has_it && message.is_expired(clock::wall_ms()) {
                 self.finish(handed.seq, QueueStep::Expired);
                 continue;
             }
-            let Some(member) = self.members.get(&handed.member) else { continue };
             if message.qos.min(member.options.qos) == QoS::ExactlyOnce {
                 let client = member.route.client.clone();
                 if self.is_busy(&client, member.route.shard) {
@@ -619,6 +626,7 @@ impl SharedSubscription {
     /// Forgets what was offered; the next look reads the queue from its start. Members may get again what they hold (QoS 1).
     fn restart(&mut self) {
         self.dispatcher = Dispatcher::new();
+        self.lending.forget_holders();
         self.entries.clear();
         self.remote.clear();
     }

@@ -45,9 +45,27 @@ pub struct Lending {
     expiring: bool,
     /// Members finish entries.
     moving: bool,
+    /// Of the entries up to this one, which were lent before, members may have some that this dispatcher does not know of.
+    inherited: Option<u64>,
 }
 
 impl Lending {
+    /// Notes what was lent when the dispatcher began.
+    pub fn look(&mut self, lender: Lender) {
+        self.inherited.get_or_insert(lender.through);
+    }
+
+    /// The dispatcher begins anew: members have entries that it does not know of.
+    pub fn forget_holders(&mut self) {
+        self.inherited = None;
+    }
+
+    /// Whether the dispatcher knows if a member has the entry. Where it does not it hands the entry out, expired or not: a member that has it takes no
+    /// notice, another finds it expired.
+    pub fn is_known(&self, seq: u64) -> bool {
+        self.inherited.is_some_and(|inherited| seq > inherited)
+    }
+
     /// Entries up to this one may be handed out.
     pub fn through(&self, lender: Lender) -> u64 {
         if self.is_needed(lender) { self.through.min(lender.through) } else { u64::MAX }
@@ -106,6 +124,9 @@ impl Lending {
     /// It is asked for. What is given back is not handed out from now on.
     pub fn asked(&mut self, ask: Ask) {
         self.through = self.through.min(ask.from).min(ask.through);
+        if ask.through == 0 {
+            self.inherited = Some(0); // no member is there
+        }
         self.asked = Some(ask);
     }
 

@@ -82,6 +82,7 @@ impl World {
 
     /// What the actor does in a look.
     fn pass(&mut self) {
+        self.lending.look(self.lender);
         self.offer();
         if self.lending.ask(self.lender, &self.dispatcher).is_some() {
             self.forget_missing(self.lending.through(self.lender));
@@ -232,17 +233,28 @@ fn while_no_member_is_there_nothing_is_lent() {
 
 #[test]
 fn what_another_dispatcher_was_lent_is_asked_for_anew() {
-    let mut world = World::new(100, false, &[4]).expiring();
+    let mut world = World::new(100, false, &[4]);
+    world.lending = Lending::default();
+    world = world.expiring();
     world.lender.through = 50;
     world.arrive(2);
     assert_eq!(world.held.len(), 0);
     assert_eq!(world.asked.map(|ask| ask.from), Some(50));
+    assert_eq!(
+        [1, 50, 51].map(|seq| world.lending.is_known(seq)),
+        [false, false, true],
+        "members may have what the other one gave them"
+    );
     // The other one's last word comes after all.
     world.lender.through = 0;
     world.answer(true);
     assert_eq!((world.held.len(), world.asked.map(|ask| ask.from)), (0, Some(0)));
     world.answer(true);
     assert_eq!(world.held.len(), 2);
+    world.members(&[]);
+    assert!(world.lending.is_known(1), "no member is there");
+    world.lending.forget_holders();
+    assert!(!world.lending.is_known(u64::MAX), "nothing is known before the queue is looked at");
 }
 
 #[derive(Debug, Clone)]
