@@ -108,16 +108,14 @@ fn what_was_begun_with_a_member_stays_with_it_when_it_comes_again() {
 fn what_a_members_own_queue_loses_of_a_group_is_the_groups_loss() {
     let of_group = Receiver::SharedSubscription("$share/g/t/+".into());
     let receivers = |events: &[Event]| -> Vec<(String, Receiver)> {
-        let told = events.iter().filter_map(|event| match event {
-            Event::Outbox { event, .. } => Some(event),
-            _ => None,
+        let told = events.iter().filter_map(|event| {
+            let Event::Outbox { event, .. } = event else { return None };
+            if let OutboxEvent::Dropped(lost) = &**event {
+                return Some((&lost.message, &lost.receiver));
+            }
+            if let OutboxEvent::Expired(lost) = &**event { Some((&lost.message, &lost.receiver)) } else { None }
         });
-        told.filter_map(|event| match &**event {
-            OutboxEvent::Dropped(lost) => Some((lost.message.topic.to_string(), lost.receiver.clone())),
-            OutboxEvent::Expired(lost) => Some((lost.message.topic.to_string(), lost.receiver.clone())),
-            _ => None,
-        })
-        .collect()
+        told.map(|(message, receiver)| (message.topic.to_string(), receiver.clone())).collect()
     };
     let own = |bench: &mut Bench, topic: &str| {
         bench.run(Command::Enqueue { message: message(topic), targets: vec![super::testing::to_session("c")] }).1
