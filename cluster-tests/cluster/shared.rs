@@ -7,7 +7,7 @@ use troupemq::mqtt::packet::{Publish, SubscriptionOptions};
 use troupemq::mqtt::{QoS, ReasonCode};
 
 use super::node_loss::connect_soon;
-use crate::harness::client::{Client, Gone, Options, publish};
+use crate::harness::client::{Client, Gone, Options, publish, user_property};
 use crate::harness::node::Node;
 use crate::harness::permit::Weight;
 use crate::harness::trio::Trio;
@@ -463,4 +463,45 @@ async fn a_member_on_another_node_gets_its_own_qos_and_retain() {
         (QoS::AtMostOnce, true, &[7][..])
     );
     wait_sum(&trio, QUEUED, 0.0);
+}
+
+/// A new dispatcher does not know what a member has, and does not tell of it as expired.
+#[tokio::test]
+async fn what_a_member_has_does_not_expire_when_the_leader_of_its_shard_is_killed() {
+    const GROUPS: usize = 12;
+    let mut trio = Trio::ready(Weight::Cluster);
+    let mut told = Client::connect(trio.mqtt(2), &Options::v5("told")).await;
+    told.subscribe("$expired/#", QoS::AtMostOnce).await;
+    let mut holder = Client::connect(trio.mqtt(2), &Options::v5("holder").persistent().manual_ack()).await;
+    for group in 0..GROUPS {
+        holder.subscribe(&format!("$share/g-{group}/t/+"), QoS::AtLeastOnce).await;
+    }
+    let mut away = Client::connect(trio.mqtt(2), &Options::v5("away").persistent()).await;
+    away.subscribe("t/+", QoS::AtLeastOnce).await;
+    away.disconnect().await;
+    let mut publisher = publisher(&trio, 2).await;
+    let mut packet = publish("t/expires", b"", QoS::AtLeastOnce);
+    packet.properties.message_expiry_interval = Some(1);
+    publisher.try_publish(packet).await.expect("acknowledged");
+    let mut held = Vec::new();
+    for _ in 0..GROUPS {
+        held.push(holder.message().await);
+    }
+    // It has expired, for who has it not.
+    assert_eq!(user_property(&told.message().await, "hmq-exp-client"), Some("away"));
+    trio.nodes[0].kill();
+    publisher.publish("t/after", b"", QoS::AtLeastOnce).await;
+    for _ in 0..GROUPS {
+        let message = holder.message().await;
+        assert_eq!(&*message.topic, "t/after");
+        held.push(message);
+    }
+    for message in &held {
+        holder.puback(message).await;
+    }
+    told.nothing().await;
+    // Nothing is left of it anywhere: not with the client away either.
+    holder.reset();
+    told.nothing().await;
+    trio.nodes[1..].iter_mut().for_each(Node::terminate);
 }

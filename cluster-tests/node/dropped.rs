@@ -51,6 +51,42 @@ async fn a_full_queue_of_a_slow_client_drops_the_oldest_message_that_is_not_in_f
     slow.nothing().await;
 }
 
+/// What a member of a shared subscription has in flight stays the member's; the next oldest goes.
+#[tokio::test]
+async fn a_full_queue_of_a_shared_subscription_drops_the_oldest_message_that_no_member_has() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(with_queue(4, "discard-oldest"));
+    let options = Options::v5("slow").persistent().manual_ack().with(|connect| connect.properties.receive_maximum = Some(1));
+    let mut slow = Client::connect(node.mqtt(), &options).await;
+    slow.subscribe("$share/g/full", QoS::AtLeastOnce).await;
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("$dropped/#", QoS::AtLeastOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    publisher.publish("full", b"1", QoS::AtLeastOnce).await;
+    let mut held = slow.message().await;
+    assert_eq!(held.payload, "1");
+    for number in 2..=7 {
+        publisher.publish("full", number.to_string().as_bytes(), QoS::AtLeastOnce).await;
+    }
+    for expected in ["2", "3", "4"] {
+        let message = watcher.message().await;
+        assert_eq!(message.payload, expected);
+        assert_eq!(user_property(&message, "hmq-drop-shared-subscription"), Some("$share/g/full"));
+    }
+    for expected in ["5", "6", "7"] {
+        slow.puback(&held).await;
+        held = slow.message().await;
+        assert_eq!(held.payload, expected);
+    }
+    // Nobody there: the oldest is the oldest.
+    slow.reset();
+    for number in 8..=11 {
+        publisher.publish("full", number.to_string().as_bytes(), QoS::AtLeastOnce).await;
+    }
+    assert_eq!(watcher.text().await, "7");
+    watcher.nothing().await;
+}
+
 /// Publishes five messages to an offline session with room for three; tells what the session receives then.
 async fn dropped_of(strategy: &str, dropped: &[&str]) -> Vec<String> {
     let _permit = acquire(Weight::Node);
@@ -126,4 +162,32 @@ async fn a_message_above_a_clients_maximum_packet_size_is_dropped_for_it() {
     assert_eq!(user_property(&message, "hmq-drop-client"), Some("small"));
     publisher.publish("big", b"fits", QoS::AtLeastOnce).await;
     assert_eq!(small.text().await, "fits");
+}
+
+/// Also a QoS 2 message, which moved into the own queue of the member that was chosen for it.
+#[tokio::test]
+async fn what_is_too_large_for_the_only_member_of_a_shared_subscription_is_dropped_for_the_shared_subscription() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let mut watcher = Client::connect(node.mqtt(), &Options::v5("watcher")).await;
+    watcher.subscribe("$dropped/#", QoS::AtLeastOnce).await;
+    let mut publisher = Client::connect(node.mqtt(), &Options::v5("publisher")).await;
+    let mut small = Client::connect(node.mqtt(), &Options::v5("small").persistent().maximum_packet_size(100)).await;
+    small.subscribe("$share/g/big", QoS::ExactlyOnce).await;
+    for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        publisher.publish("big", &[b'x'; 200], qos).await;
+        let message = watcher.message().await;
+        assert_eq!((&*message.topic, message.payload.len()), ("$dropped/big", 200));
+        for (name, value) in [
+            ("hmq-drop-reason", Some("Maximum Packet Size Exceeded")),
+            ("hmq-drop-origin", Some("shared subscription")),
+            ("hmq-drop-shared-subscription", Some("$share/g/big")),
+            ("hmq-drop-client", None),
+        ] {
+            assert_eq!(user_property(&message, name), value, "{qos:?} {name}");
+        }
+        publisher.publish("big", b"fits", qos).await;
+        assert_eq!(small.text().await, "fits");
+    }
+    watcher.nothing().await;
 }

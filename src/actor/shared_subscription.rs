@@ -2,7 +2,7 @@
 //! group's shard and follows the leadership.
 //!
 //! Members are read from the routing table, entries from this node's replica, so a new leader's actor needs no hand-over: it offers every
-//! entry again that was not acknowledged (QoS 1). A QoS 2 message begun with a member is completed with that member: such an entry moves
+//! entry again that was not acknowledged (QoS 1). What it hands out the shard has lent it before (`queue::lending`). A QoS 2 message begun with a member is completed with that member: such an entry moves
 //! into the member's own replicated queue, exactly once, by the outbox.
 
 use std::collections::BTreeMap;
@@ -19,10 +19,11 @@ use tokio::time::Instant;
 
 use crate::cluster::PeerMessage;
 use crate::mqtt::{Delivery, GroupId, Message, QoS, Source};
-use crate::queue::Dispatcher;
+use crate::queue::lending::LENT_AHEAD_MAX;
+use crate::queue::{Ask, Dispatcher, Lender, Lending};
 use crate::replica::body::INLINE_BYTES_MAX;
 use crate::replica::command::{Assignment, QueueStep};
-use crate::replica::session::QueueEntry;
+use crate::replica::session::{QueueEntry, Session};
 use crate::replica::{Command, ConnectionRef, Fetch, Found, Look, Position, ShardId, State};
 use crate::routing::Member;
 
@@ -47,6 +48,13 @@ const RETRY: Duration = Duration::from_millis(100);
 const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Silence of a member's node about an entry before it is handed over again.
 const RESEND: Duration = Duration::from_secs(5);
+/// How long nobody is done with anything before what members do not take is given back to the shard.
+const STALL: Duration = Duration::from_millis(250);
+/// Pause between two looks for lent entries that expired, unless one is due before; and the least.
+const EXPIRY_LOOK: Duration = Duration::from_millis(500);
+const EXPIRY_LOOK_MIN: Duration = Duration::from_millis(20);
+/// Entries looked at for that: what is held, lent ahead and not taken out yet is less.
+const LENT_MAX: usize = 2 * (AHEAD_MAX + LENT_AHEAD_MAX);
 /// `Command::AssignSharedFrom` can be read by members from this version on.
 const ASSIGN_FROM_SINCE: u16 = 3;
 
@@ -263,6 +271,14 @@ pub struct SharedSubscription {
     /// Entries that were read from the disk.
     fetched: Fetched,
     members: AHashMap<(u64, u64, u64), Member>,
+    /// What they take at a time of QoS 1 and 2.
+    windows: AHashMap<(u64, u64, u64), u32>,
+    lending: Lending,
+    /// Entries that members were done with; and what it was when it was to be seen whether more come.
+    finished: u64,
+    stall_from: Option<u64>,
+    /// Lent entries are looked at in a while.
+    expiry_look: bool,
     /// Entries handed to members of other nodes, and when: a link that breaks loses them, or the word that they are done.
     remote: BTreeMap<u64, Instant>,
     /// Members that gave something back are tried again in a moment.
@@ -289,6 +305,11 @@ impl SharedSubscription {
             entries: BTreeMap::new(),
             fetched: Fetched::default(),
             members: AHashMap::new(),
+            windows: AHashMap::new(),
+            lending: Lending::default(),
+            finished: 0,
+            stall_from: None,
+            expiry_look: false,
             remote: BTreeMap::new(),
             retrying: false,
             declared: false,
@@ -309,7 +330,15 @@ impl SharedSubscription {
         let was_declared = std::mem::replace(&mut self.declared, self.node.routing.is_declared(&self.group));
         let is_deserted = all.is_empty() && !self.declared;
         self.members = all.into_iter().filter_map(|m| m.route.state().connection.map(|c| (c, m))).collect();
-        let mut connected: Vec<_> = self.members.keys().map(|key| (*key, MEMBER_WINDOW)).collect();
+        self.windows.retain(|key, _| self.members.contains_key(key));
+        for (key, member) in &self.members {
+            self.windows.entry(*key).or_insert_with(|| window(&self.node, member));
+        }
+        let window = |(key, member): (&(u64, u64, u64), &Member)| {
+            let known = self.windows.get(key).filter(|_| member.options.qos != QoS::AtMostOnce);
+            (*key, known.copied().unwrap_or(MEMBER_WINDOW))
+        };
+        let mut connected: Vec<_> = self.members.iter().map(window).collect();
         connected.sort_unstable();
         for seq in self.dispatcher.set_members(&connected) {
             self.remote.remove(&seq);
@@ -319,7 +348,111 @@ impl SharedSubscription {
             return;
         }
         self.read_ahead(ctx);
-        self.dispatch(ctx);
+        let through = self.borrow(ctx);
+        self.dispatch(through, ctx);
+    }
+
+    fn lender(&self) -> Option<Lender> {
+        let read = |state: &State| {
+            let head = &state.group(&self.group)?.queue_head;
+            Some(Lender { through: head.sent_seq, limit: head.limit as usize, discard_oldest: head.discard_oldest })
+        };
+        self.node.cluster().and_then(|cluster| cluster.read(self.shard, read)).flatten()
+    }
+
+    /// Up to where entries may be handed out; asks the shard for more where that is not enough.
+    fn borrow(&mut self, ctx: &mut Context<Self>) -> u64 {
+        let Some(cluster) = self.node.cluster() else { return 0 };
+        if cluster.level() < Command::LEND_SHARED_SINCE {
+            return u64::MAX;
+        }
+        let Some(lender) = self.lender() else { return 0 };
+        self.lending.look(lender);
+        let mut ask = self.lending.ask(lender, &self.dispatcher);
+        if ask.is_some() && self.forget_missing(self.lending.through(lender)) {
+            self.read_ahead(ctx);
+            ask = self.lending.ask(lender, &self.dispatcher);
+        }
+        if let Some(ask) = ask {
+            self.ask(ask, ctx);
+        }
+        if self.lending.is_idle_loan(lender, &self.dispatcher) {
+            self.give_back_unless_it_goes_on(ctx);
+        }
+        if lender.through > 0 && !self.expiry_look && !self.entries.is_empty() {
+            self.expire_lent(lender.through, ctx);
+        }
+        self.lending.through(lender)
+    }
+
+    fn ask(&mut self, ask: Ask, ctx: &mut Context<Self>) {
+        let Some(cluster) = self.node.cluster() else { return };
+        self.lending.asked(ask);
+        let command = Command::LendShared { group: self.group.clone(), from: ask.from, through: ask.through };
+        ctx.spawn(cluster.submit(self.shard, command).into_actor(self).map(|outcome, actor, ctx| {
+            let lender = actor.lender().filter(|_| outcome.is_ok());
+            if let Some(before) = actor.lending.answered(lender) {
+                actor.forget_missing(before);
+            }
+            match outcome {
+                Ok(_) => actor.look(ctx),
+                Err(_) => actor.retry_after(RETRY, ctx),
+            }
+        }));
+    }
+
+    /// Forgets entries that wait behind `after` and that the queue has no more: the shard may have discarded them, or let them expire, before it
+    /// lent them. True if there were any.
+    fn forget_missing(&mut self, after: u64) -> bool {
+        let waiting = self.dispatcher.waiting_after(after);
+        let read = |state: &State| state.missing_in_group(&self.group, waiting);
+        let missing = self.node.cluster().and_then(|cluster| cluster.read(self.shard, read)).unwrap_or_default();
+        for seq in &missing {
+            self.dispatcher.done(*seq);
+            self.entries.remove(seq);
+        }
+        !missing.is_empty()
+    }
+
+    /// More is lent than members take: if they are done with nothing in a while, the shard may discard it.
+    fn give_back_unless_it_goes_on(&mut self, ctx: &mut Context<Self>) {
+        if self.stall_from.is_some() {
+            return;
+        }
+        self.stall_from = Some(self.finished);
+        ctx.run_later(STALL, |actor, ctx| {
+            if actor.stall_from.take() == Some(actor.finished) {
+                actor.lending.stall();
+            }
+            actor.look(ctx);
+        });
+    }
+
+    /// Takes out what expired of the lent entries that no member has, for the shard does not; goes on while there is something to be handed out.
+    fn expire_lent(&mut self, through: u64, ctx: &mut Context<Self>) {
+        let expiring = |state: &State| state.lent_expiring(&self.group, LENT_MAX);
+        let lent = self.node.cluster().and_then(|cluster| cluster.read(self.shard, expiring)).unwrap_or_default();
+        let now_ms = clock::wall_ms();
+        let is_free = |seq| seq <= through && self.lending.is_known(seq) && self.dispatcher.holder(seq).is_none();
+        let free = lent.into_iter().filter(|(seq, _)| is_free(*seq));
+        let (expired, later): (Vec<_>, Vec<_>) = free.partition(|(_, at_ms)| *at_ms <= now_ms);
+        for (seq, _) in &expired {
+            self.forget(*seq);
+        }
+        submit_steps(&self.node, &self.group, expired.into_iter().map(|(seq, _)| (seq, QueueStep::Expired)).collect());
+        let next_ms = later.into_iter().map(|(_, at_ms)| at_ms).min();
+        let pause = next_ms.map_or(EXPIRY_LOOK, |at_ms| Duration::from_millis(at_ms.saturating_sub(now_ms)));
+        self.expiry_look = true;
+        ctx.run_later(pause.clamp(EXPIRY_LOOK_MIN, EXPIRY_LOOK), |actor, ctx| {
+            actor.expiry_look = false;
+            actor.look(ctx);
+        });
+    }
+
+    fn forget(&mut self, seq: u64) {
+        self.dispatcher.done(seq);
+        self.entries.remove(&seq);
+        self.remote.remove(&seq);
     }
 
     /// Nobody subscribes any more: the queue goes (spec/hivemq.md 2.6). But this node's table may be behind in other shards, where a
@@ -374,7 +507,12 @@ impl SharedSubscription {
                 }
                 return;
             };
-            bytes += entry.message.as_ref().map_or(0, |message| message.size_bytes());
+            if let Some(message) = &entry.message {
+                bytes += message.size_bytes();
+                if message.expires_at_ms().is_some() {
+                    self.lending.saw_expiry();
+                }
+            }
             self.dispatcher.offer([seq]);
             self.entries.insert(seq, entry);
         }
@@ -399,10 +537,11 @@ impl SharedSubscription {
         }));
     }
 
-    fn dispatch(&mut self, ctx: &mut Context<Self>) {
+    fn dispatch(&mut self, through: u64, ctx: &mut Context<Self>) {
+        let level = self.node.cluster().map_or(0, |cluster| cluster.level());
         let mut refused = None;
         let mut assignments = Vec::new();
-        for handed in self.dispatcher.dispatch() {
+        for handed in self.dispatcher.dispatch(through) {
             let Some(entry) = self.entries.get(&handed.seq) else {
                 self.dispatcher.done(handed.seq);
                 continue;
@@ -411,11 +550,15 @@ impl SharedSubscription {
                 self.finish(handed.seq, QueueStep::Completed);
                 continue;
             };
-            if message.is_expired(clock::wall_ms()) {
+            let Some(member) = self.members.get(&handed.member) else { continue };
+            // A QoS 2 message that a member was given is not in this queue any more.
+            let nobody_has_it = level < Command::LEND_SHARED_SINCE
+                || self.lending.is_known(handed.seq)
+                || message.qos.min(member.options.qos) != QoS::AtLeastOnce;
+            if nobody_has_it && message.is_expired(clock::wall_ms()) {
                 self.finish(handed.seq, QueueStep::Expired);
                 continue;
             }
-            let Some(member) = self.members.get(&handed.member) else { continue };
             if message.qos.min(member.options.qos) == QoS::ExactlyOnce {
                 let client = member.route.client.clone();
                 if self.is_busy(&client, member.route.shard) {
@@ -483,6 +626,7 @@ impl SharedSubscription {
     /// Forgets what was offered; the next look reads the queue from its start. Members may get again what they hold (QoS 1).
     fn restart(&mut self) {
         self.dispatcher = Dispatcher::new();
+        self.lending.forget_holders();
         self.entries.clear();
         self.remote.clear();
     }
@@ -565,17 +709,16 @@ impl SharedSubscription {
     }
 
     fn finish(&mut self, seq: u64, step: QueueStep) {
-        self.dispatcher.done(seq);
-        self.entries.remove(&seq);
+        self.forget(seq);
         submit_steps(&self.node, &self.group, vec![(seq, step)]);
     }
 
     fn entries_done(&mut self, seqs: &[u64]) {
-        for seq in seqs {
-            self.dispatcher.done(*seq);
-            self.entries.remove(seq);
-            self.remote.remove(seq);
+        if !seqs.is_empty() {
+            self.finished += 1;
+            self.lending.finished();
         }
+        seqs.iter().for_each(|seq| self.forget(*seq));
         submit_steps(&self.node, &self.group, seqs.iter().map(|seq| (*seq, QueueStep::Completed)).collect());
     }
 }
@@ -620,6 +763,13 @@ impl Handler<Wake> for SharedSubscription {
         self.entries_done(&completed);
         self.look(ctx);
     }
+}
+
+/// How many entries a member takes at a time, as far as its session says; it refuses what is more.
+fn window(node: &Node, member: &Member) -> u32 {
+    let window = |state: &State| state.session(&member.route.client).map(Session::window);
+    let read = node.cluster().and_then(|cluster| cluster.read(ShardId(member.route.shard), window)).flatten();
+    read.and_then(|window| u32::try_from(window).ok()).map_or(MEMBER_WINDOW, |window| window.min(MEMBER_WINDOW))
 }
 
 /// What hands entries over in a cluster of this level: a member of a release before version 3 can read neither the newer command nor its

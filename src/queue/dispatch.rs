@@ -7,6 +7,7 @@
 //! first, in order" is one ordered set.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// A member as the dispatcher sees it: its connection (node, incarnation, connection).
 pub type MemberKey = (u64, u64, u64);
@@ -99,12 +100,13 @@ impl Dispatcher {
         }
     }
 
-    /// Hands out what can be handed out: to the member with the fewest in flight, in turn among equals.
+    /// Hands out what can be handed out of the entries up to `through`: to the member with the fewest in flight, in turn among equals.
     ///
     /// A member that gave an entry back gets none before it finished another, or `retry` was called.
-    pub fn dispatch(&mut self) -> Vec<Dispatched> {
+    pub fn dispatch(&mut self, through: u64) -> Vec<Dispatched> {
         let mut dispatched = Vec::new();
         while let Some(&seq) = self.waiting.first()
+            && seq <= through
             && let Some(&(.., key)) = self.ready.first()
         {
             let Some(member) = self.members.get_mut(&key) else { break };
@@ -184,6 +186,33 @@ impl Dispatcher {
     /// Entries that no member has.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Entries behind `after` that no member has, in order.
+    pub fn waiting_after(&self, after: u64) -> impl Iterator<Item = u64> {
+        self.waiting.range((Bound::Excluded(after), Bound::Unbounded)).copied()
+    }
+
+    /// How many entries members could take more, as far as is known.
+    pub fn room(&self) -> usize {
+        let room = |member: &MemberState| (member.limit.min(member.window) as usize).saturating_sub(member.held.len());
+        self.members.values().map(room).fold(0, usize::saturating_add)
+    }
+
+    /// The number up to which `count` of the entries are that no member has, those still to come included; not less than what members have.
+    pub fn reach(&self, count: usize) -> u64 {
+        let held = self.in_flight.last_key_value().map_or(0, |(seq, _)| *seq);
+        let to_come = count.saturating_sub(self.waiting.len()) as u64;
+        let last = match count.checked_sub(1) {
+            _ if to_come > 0 => self.offered.saturating_add(to_come),
+            Some(before) => self.waiting.iter().nth(before).copied().unwrap_or(self.offered),
+            None => 0,
+        };
+        held.max(last)
+    }
+
+    pub fn has_members(&self) -> bool {
+        !self.members.is_empty()
     }
 
     /// Entries neither waiting nor in flight.

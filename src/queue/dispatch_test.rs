@@ -13,7 +13,7 @@ fn members(windows: &[(u64, u32)]) -> Vec<(MemberKey, u32)> {
 }
 
 fn dispatch(dispatcher: &mut Dispatcher) -> Vec<(u64, u64)> {
-    dispatcher.dispatch().iter().map(|d| (d.seq, d.member.0)).collect()
+    dispatcher.dispatch(u64::MAX).iter().map(|d| (d.seq, d.member.0)).collect()
 }
 
 fn group(windows: &[(u64, u32)], entries: u64) -> Dispatcher {
@@ -34,6 +34,32 @@ fn entries_go_in_turn_to_members_with_equally_many() {
         assert_eq!(dispatch(&mut dispatcher), [(seq, to)]);
         dispatcher.done(seq);
     }
+}
+
+#[test]
+fn nothing_behind_the_number_given_is_handed_out() {
+    let mut dispatcher = group(&[(1, 10)], 6);
+    assert_eq!(dispatcher.dispatch(0), []);
+    assert_eq!(dispatcher.dispatch(2).len(), 2);
+    assert_eq!(dispatcher.dispatch(2), []);
+    assert_eq!((dispatcher.room(), dispatcher.waiting_after(4).collect::<Vec<_>>()), (8, vec![5, 6]));
+    dispatcher.set_members(&[]);
+    assert!(!dispatcher.has_members());
+    dispatcher.set_members(&members(&[(2, 1)]));
+    assert_eq!(dispatcher.dispatch(2), [Dispatched { seq: 1, member: member(2) }], "what was given back too");
+}
+
+#[test]
+fn the_number_that_so_many_entries_come_to_is_known_ahead() {
+    let mut dispatcher = group(&[(1, 2)], 5);
+    let reach = |dispatcher: &Dispatcher| [0, 1, 3, 5, 6, 9].map(|count| dispatcher.reach(count));
+    assert_eq!(reach(&dispatcher), [0, 1, 3, 5, 6, 9]);
+    dispatcher.dispatch(u64::MAX);
+    dispatcher.done(1);
+    dispatcher.done(4);
+    // In flight: 2; waiting: 3 and 5.
+    assert_eq!(reach(&dispatcher), [2, 3, 6, 8, 9, 12]);
+    assert_eq!(Dispatcher::new().reach(usize::MAX), usize::MAX as u64);
 }
 
 #[test]
@@ -186,7 +212,7 @@ impl World {
     fn take(&mut self, dispatcher: &mut Dispatcher) {
         let before: BTreeMap<_, _> = self.windows.keys().map(|m| (*m, self.held_by(*m))).collect();
         let mut last = 0;
-        for Dispatched { seq, member } in dispatcher.dispatch() {
+        for Dispatched { seq, member } in dispatcher.dispatch(u64::MAX) {
             assert!(seq > last && !self.done.contains(&seq));
             assert!(self.held.insert(seq, member).is_none(), "{seq} is held twice");
             // A window that shrank may be over, but nothing is added then.

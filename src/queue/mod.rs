@@ -3,6 +3,8 @@
 
 pub mod client_queue;
 pub mod dispatch;
+pub mod lending;
 
 pub use client_queue::{ClientQueue, Pop, Push, QueueLimits};
 pub use dispatch::{Dispatched, Dispatcher};
+pub use lending::{Ask, Lender, Lending};

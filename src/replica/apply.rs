@@ -160,6 +160,7 @@ impl State {
             Command::AcknowledgeShared { group, steps } => self.acknowledge_shared(scope, group, steps),
             Command::AssignShared { group, assignments } => self.assign_shared(scope, group, assignments, false),
             Command::AssignSharedFrom { group, assignments } => self.assign_shared(scope, group, assignments, true),
+            Command::LendShared { group, from, through } => self.lend_shared(group, *from, *through),
             Command::RemoveGroup { group, next_seq } => self.remove_group(scope, group, *next_seq),
             Command::Retain { message } => self.retain(scope.now_ms, message),
             Command::Take(take) => self.take(scope, take),

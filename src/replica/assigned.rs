@@ -1,8 +1,8 @@
 //! QoS 2 messages of shared subscriptions in the queues of members.
 //!
 //! A message that was begun with a member is completed with that member [MQTT-4.8.2-4], or with nobody [MQTT-4.8.2-5]; one that was
-//! assigned to it and not sent is the group's, and goes back when the member's connection ends. So the shard keeps, while a member is
-//! connected, which entries of its queue came from which group.
+//! assigned to it and not sent is the group's, and goes back when the member's connection ends. So the shard keeps which entries of a queue
+//! came from which group, until they go or are received: what becomes of them otherwise is also told as the group's loss.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use super::record_key::{QueueOwner, RecordKey};
 use super::session::{QueueEntry, Session};
 use super::state::State;
 use crate::mqtt::{GroupId, Message, QoS, SubscriptionFilter, SubscriptionIds};
+use crate::signal::Receiver;
 
 impl State {
     /// Queues a message for the member that was chosen, if it is still there to take it.
@@ -29,6 +30,10 @@ impl State {
         let Some(session) = self.sessions.get(client).filter(|session| takes(session, group)) else {
             return self.append_outbox(scope, OutboxEvent::Returned { group: group.clone(), message: message.clone() });
         };
+        if message.is_expired(scope.now_ms) {
+            let receiver = Receiver::SharedSubscription(group.full());
+            return self.report_expired(scope, message.clone(), QoS::ExactlyOnce, receiver);
+        }
         let seq = session.queue_head.next_seq;
         let entry = QueueEntry {
             qos: QoS::ExactlyOnce,
@@ -43,16 +48,18 @@ impl State {
         }
     }
 
-    /// Gives back to their groups the messages behind `sent_seq`, in order; the others stay with the session.
-    pub(super) fn return_unsent(&mut self, scope: &mut Scope, client: &ByteString, sent_seq: u64) {
-        let Some(assigned) = self.assigned.remove(client) else { return };
-        for seq in assigned.keys() {
-            self.dirty.mark(RecordKey::Assigned(client.clone(), *seq));
-        }
+    /// Gives back to their groups the messages that were never sent, in order; the others stay with the session.
+    pub(super) fn return_unsent(&mut self, scope: &mut Scope, client: &ByteString) {
         let Some(session) = self.sessions.get_mut(client) else { return };
+        let Some(assigned) = self.assigned.get_mut(client) else { return };
+        let unsent = assigned.split_off(&session.queue_head.sent_seq.saturating_add(1));
+        if assigned.is_empty() {
+            self.assigned.remove(client);
+        }
         let before_ms = session.queue.next_expiry_ms();
         let mut returned = Vec::new();
-        for (seq, group) in assigned.into_iter().filter(|(seq, _)| *seq > sent_seq) {
+        for (seq, group) in unsent {
+            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
             let Some(slot) = session.queue.find(seq).and_then(|index| session.queue.take(index)) else { continue };
             self.queued_count -= 1;
             self.dirty.mark(RecordKey::Entry(QueueOwner::Session(client.clone()), seq));
@@ -68,10 +75,17 @@ impl State {
         }
     }
 
-    /// The groups that gave a connected member entries of its queue behind `sent_seq`.
+    /// The groups that gave a connected member entries of its queue that were not sent before, nor on this connection, which came to `sent_seq`.
     pub fn assigned_after(&self, client: &ByteString, sent_seq: u64) -> impl Iterator<Item = &GroupId> {
+        let sent_seq = self.sessions.get(client).map_or(0, |session| session.queue_head.sent_seq).max(sent_seq);
         let assigned = self.assigned.get(client).into_iter().flatten();
         assigned.filter(move |(seq, _)| **seq > sent_seq).map(|(_, group)| group)
+    }
+
+    /// The group that an entry of a queue was assigned from.
+    pub(super) fn group_of(&self, owner: &QueueOwner, seq: u64) -> Option<&GroupId> {
+        let QueueOwner::Session(client) = owner else { return None };
+        self.assigned.get(client)?.get(&seq)
     }
 
     /// An entry of a queue goes, or has been received: it is the group's no more.

@@ -7,6 +7,7 @@ use super::event::{Event, OutboxEvent, Position};
 use super::ids::ShardId;
 use super::testing::{Bench, connect, disconnect, group, message, on, outbox_of, subscription};
 use crate::mqtt::{Message, QoS, SubscriptionFilter, SubscriptionIds};
+use crate::signal::{DropReason, Receiver};
 
 const MEMBER: super::ConnectionRef = super::ConnectionRef { node: 1, incarnation: 1, connection: 1 };
 
@@ -23,13 +24,20 @@ fn join(bench: &mut Bench, client: &str, connection: super::ConnectionRef, sessi
 
 /// Gives a member a message of the group, as the taker of its shard does.
 fn hand(bench: &mut Bench, client: &str, topic: &str) -> Vec<Event> {
-    let target = Target::Member {
-        client: client.into(),
-        group: group("g", "t/+"),
-        retain: false,
-        subscription_ids: SubscriptionIds::new(),
+    bench.run(Command::Enqueue { message: qos2(topic), targets: vec![to_member(client)] }).1
+}
+
+fn to_member(client: &str) -> Target {
+    let (client, group) = (client.into(), group("g", "t/+"));
+    Target::Member { client, group, retain: false, subscription_ids: SubscriptionIds::new() }
+}
+
+/// The end of a connection on which entries up to `sent_seq` were sent.
+fn end_at(end: Command, sent_seq: u64) -> Command {
+    let Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, .. } = end else {
+        panic!()
     };
-    bench.run(Command::Enqueue { message: qos2(topic), targets: vec![target] }).1
+    Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, sent_seq }
 }
 
 /// The bench, also as it is after a restart.
@@ -53,24 +61,99 @@ fn what_was_assigned_and_not_sent_goes_back_in_order_when_the_member_leaves() {
         }
         both(bench, |bench| {
             bench.acknowledge("c", MEMBER, 1, QueueStep::Completed);
-            let Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, .. } =
-                disconnect("c", MEMBER, false)
-            else {
-                panic!()
-            };
-            let sent_seq = 2;
-            let end =
-                Command::Disconnect { client, connection, initiator, reason_code, will, session_expiry_interval_s, sent_seq };
-            let (_, events) = bench.run(end);
+            let (_, events) = bench.run(end_at(disconnect("c", MEMBER, false), 2));
             // [MQTT-4.8.2-5]: t/2 was begun with this member, and nobody else gets it.
             assert_eq!(outbox_of(&events), ["return t/3 to $share/g/t/+", "return t/4 to $share/g/t/+"]);
             let kept: &[u64] = if session_expiry_s > 0 { &[2] } else { &[] };
             assert_eq!(bench.queued_seqs("c"), kept);
             assert_eq!(bench.state.queued_count(), kept.len());
-            assert!(bench.state.assigned.is_empty());
+            let begun = bench.state.assigned.get("c").map(|assigned| assigned.keys().copied().collect::<Vec<_>>());
+            assert_eq!(begun.unwrap_or_default(), kept);
             assert_eq!(outbox_of(&bench.pass(1_000_000)), [""; 0], "the end of the session gives nothing back");
         });
     }
+}
+
+#[test]
+fn what_was_begun_with_a_member_stays_with_it_when_it_comes_again() {
+    let mut bench = Bench::new();
+    join(&mut bench, "c", MEMBER, 100);
+    for topic in ["t/1", "t/2", "t/3"] {
+        hand(&mut bench, "c", topic);
+    }
+    let end = |connection, sent_seq| end_at(disconnect("c", connection, false), sent_seq);
+    assert_eq!(outbox_of(&bench.run(end(MEMBER, 2)).1), ["return t/3 to $share/g/t/+"]);
+    both(bench, |bench| {
+        let second = on(1, 1, 2);
+        bench.connect(super::ConnectCommand { lifecycle: false, ..connect("c", second) });
+        let of_group = |bench: &Bench| bench.state.assigned_after(&"c".into(), 0).count();
+        assert_eq!((bench.queued_seqs("c"), of_group(bench)), (vec![1, 2], 0), "begun is begun");
+        hand(bench, "c", "t/4");
+        assert_eq!(of_group(bench), 1);
+        bench.acknowledge("c", second, 1, QueueStep::Received);
+        // Gone again before anything was sent again.
+        assert_eq!(outbox_of(&bench.run(end(second, 0)).1), ["return t/4 to $share/g/t/+"]);
+        assert_eq!(bench.queued_seqs("c"), [1, 2]);
+        let third = on(1, 1, 3);
+        bench.connect(super::ConnectCommand { lifecycle: false, ..connect("c", third) });
+        for (seq, step) in [(1, QueueStep::Completed), (2, QueueStep::Received), (2, QueueStep::Completed)] {
+            assert_eq!(outbox_of(&bench.acknowledge("c", third, seq, step)), [""; 0]);
+        }
+        assert!(bench.state.assigned.is_empty());
+        assert_eq!(bench.state.queued_count(), 0);
+    });
+}
+
+#[test]
+fn what_a_members_own_queue_loses_of_a_group_is_the_groups_loss() {
+    let of_group = Receiver::SharedSubscription("$share/g/t/+".into());
+    let receivers = |events: &[Event]| -> Vec<(String, Receiver)> {
+        let told = events.iter().filter_map(|event| {
+            let Event::Outbox { event, .. } = event else { return None };
+            if let OutboxEvent::Dropped(lost) = &**event {
+                return Some((&lost.message, &lost.receiver));
+            }
+            if let OutboxEvent::Expired(lost) = &**event { Some((&lost.message, &lost.receiver)) } else { None }
+        });
+        told.map(|(message, receiver)| (message.topic.to_string(), receiver.clone())).collect()
+    };
+    let own = |bench: &mut Bench, topic: &str| {
+        bench.run(Command::Enqueue { message: message(topic), targets: vec![super::testing::to_session("c")] }).1
+    };
+    let mut bench = Bench::new();
+    join(&mut bench, "c", MEMBER, 100);
+    for topic in ["t/1", "t/2", "t/3", "t/4"] {
+        hand(&mut bench, "c", topic);
+    }
+    own(&mut bench, "own/5");
+    let expiring = |topic: &str, bench: &Bench| {
+        let message = Message { message_expiry_interval: Some(5), received_at_ms: bench.now_ms, ..Message::clone(&qos2(topic)) };
+        Command::Enqueue { message: Arc::new(message), targets: vec![to_member("c")] }
+    };
+    let sixth = expiring("t/6", &bench);
+    bench.run(sixth.clone());
+    both(bench, |bench| {
+        let too_large = QueueStep::Dropped(DropReason::MaximumPacketSizeExceeded);
+        for (seq, step, lost) in [(1, too_large, "t/1"), (2, QueueStep::Expired, "t/2")] {
+            let told = receivers(&bench.acknowledge("c", MEMBER, seq, step));
+            assert_eq!(told, [(lost.to_owned(), of_group.clone())]);
+        }
+        let told = receivers(&bench.acknowledge("c", MEMBER, 5, too_large));
+        assert_eq!(told, [("own/5".to_owned(), Receiver::Client("c".into()))]);
+        bench.now_ms += 5000;
+        assert_eq!(receivers(&bench.run(sixth.clone()).1), [("t/6".to_owned(), of_group.clone())], "expired on its way");
+        // What was sent stays the group's loss while the member is away.
+        bench.state.sessions.get_mut("c").unwrap().queue_head.discard_oldest = true;
+        bench.state.sessions.get_mut("c").unwrap().queue_head.limit = 2;
+        bench.run(end_at(disconnect("c", MEMBER, false), 3));
+        assert_eq!(bench.queued_seqs("c"), [3]);
+        bench.run(end_at(disconnect("c", MEMBER, false), 3));
+        let head = &mut bench.state.sessions.get_mut("c").unwrap().queue_head;
+        head.sent_seq = 0;
+        own(bench, "own/7");
+        assert_eq!(receivers(&own(bench, "own/8")), [("t/3".to_owned(), of_group.clone())]);
+        assert!(bench.state.assigned.is_empty());
+    });
 }
 
 #[test]

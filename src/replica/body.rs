@@ -598,6 +598,7 @@ fn messages_mut(command: &mut Command) -> Vec<&mut Arc<Message>> {
         | Command::AcknowledgeShared { .. }
         | Command::AssignShared { .. }
         | Command::AssignSharedFrom { .. }
+        | Command::LendShared { .. }
         | Command::ConnectWithin { .. }
         | Command::RemoveGroup { .. }
         | Command::TrimOutbox { .. }

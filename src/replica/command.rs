@@ -106,6 +106,10 @@ pub enum Command {
     AssignSharedFrom { group: GroupId, assignments: Vec<Assignment> },
     /// `Connect` of a client that takes fewer messages at a time than `IN_FLIGHT_MAX`. Outcome: that of `Connect`.
     ConnectWithin { connect: Box<ConnectCommand>, window: u16 },
+    /// The dispatcher of a shared subscription may hand out the entries of its queue up to `through`, those still to come included: from now on
+    /// the shard neither expires nor discards these, and does so with all others. Ignored unless `from` is what it said before, so that what a
+    /// former leader asked for changes nothing. Outcome: `Done`.
+    LendShared { group: GroupId, from: u64, through: u64 },
 }
 
 /// The content of `Command::Declare`.
@@ -130,6 +134,9 @@ pub struct PartCommand {
 }
 
 impl Command {
+    /// `LendShared` can be read by members from this version on.
+    pub const LEND_SHARED_SINCE: u16 = 3;
+
     /// The version that brought it: proposed only once every member of the cluster knows it, for every member reads it (`cluster::versions`).
     pub fn since(&self) -> u16 {
         match self {
@@ -139,6 +146,7 @@ impl Command {
             Self::Declare(_) | Self::AssignSharedFrom { .. } => 3,
             Self::ConnectWithin { connect, .. } => CONNECT_WITHIN_SINCE.max(connect.take_over.since()),
             Self::Connect(connect) => connect.take_over.since(),
+            Self::LendShared { .. } => Self::LEND_SHARED_SINCE,
             Self::Disconnect { .. }
             | Self::NodeDown { .. }
             | Self::Subscribe { .. }
@@ -199,6 +207,7 @@ impl Command {
             | Self::AcknowledgeShared { .. }
             | Self::AssignShared { .. }
             | Self::AssignSharedFrom { .. }
+            | Self::LendShared { .. }
             | Self::RemoveGroup { .. }
             | Self::Take(_)
             | Self::TrimOutbox { .. }

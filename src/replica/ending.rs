@@ -142,7 +142,7 @@ impl State {
         }
         let lifecycle = session.lifecycle.then(|| session.facts.clone());
         self.forget_connection(client, connection);
-        self.return_unsent(scope, client, sent_seq);
+        self.return_unsent(scope, client);
 
         if let Some(facts) = lifecycle {
             let event = LifecycleEvent::Disconnected { initiator: ending.initiator, reason_code: ending.reason_code };

@@ -91,13 +91,14 @@ impl State {
                 self.dirty.mark(RecordKey::Entry(owner(), seq));
                 let (owner, qos) = (owner(), discarded.qos());
                 self.dirty.mark(RecordKey::Entry(owner.clone(), discarded.seq()));
+                let receiver = self.receiver_of(&owner, discarded.seq());
                 self.forget_assigned(&owner, discarded.seq());
                 if let Some(message) = self.message_of_taken(&owner, discarded) {
-                    self.report_dropped(scope, message, qos, &owner, DropReason::ClientMessageQueueFull);
+                    self.report_dropped(scope, message, qos, receiver, DropReason::ClientMessageQueueFull);
                 }
             }
             Pushed::Refused => {
-                self.report_dropped(scope, message.clone(), qos, &owner(), DropReason::ClientMessageQueueFull);
+                self.report_dropped(scope, message.clone(), qos, owner().receiver(), DropReason::ClientMessageQueueFull);
             }
         }
     }
@@ -115,29 +116,33 @@ impl State {
         };
         let owner = QueueOwner::Session(client.clone());
         let walked = walk(&mut session.queue, &owner, steps, &mut self.due, &mut self.dirty);
+        self.settle_steps(scope, &owner, walked);
         for (seq, _) in steps {
             self.forget_assigned(&owner, *seq);
         }
-        self.settle_steps(scope, &owner, walked);
     }
 
     /// Counts and reports what steps of deliveries did.
     pub(super) fn settle_steps(&mut self, scope: &mut Scope, owner: &QueueOwner, walked: Walked) {
         self.queued_count -= walked.removed;
         for (entry, loss) in walked.lost {
-            let qos = entry.qos();
+            let (qos, receiver) = (entry.qos(), self.receiver_of(owner, entry.seq()));
             let Some(message) = self.message_of_taken(owner, entry) else { continue };
             match loss {
-                Loss::Expired => self.report_expired(scope, message, qos, owner.receiver()),
-                Loss::Dropped(reason) => self.report_dropped(scope, message, qos, owner, reason),
+                Loss::Expired => self.report_expired(scope, message, qos, receiver),
+                Loss::Dropped(reason) => self.report_dropped(scope, message, qos, receiver, reason),
             }
         }
     }
 
-    fn report_dropped(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, owner: &QueueOwner, reason: DropReason) {
+    /// Who misses an entry of a queue: a shared subscription also where the entry is in the queue of the member that was chosen for it.
+    pub(super) fn receiver_of(&self, owner: &QueueOwner, seq: u64) -> Receiver {
+        self.group_of(owner, seq).map_or_else(|| owner.receiver(), |group| Receiver::SharedSubscription(group.full()))
+    }
+
+    fn report_dropped(&mut self, scope: &mut Scope, message: Arc<Message>, qos: QoS, receiver: Receiver, reason: DropReason) {
         let message = if is_told_already(&message.topic, Namespace::Dropped) { only_named(&message) } else { message };
-        let dropped =
-            Dropped { message, qos, receiver: owner.receiver(), reason, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
+        let dropped = Dropped { message, qos, receiver, reason, at_ms: scope.now_ms, rendered: RenderedOnce::default() };
         self.append_outbox(scope, OutboxEvent::Dropped(dropped));
     }
 

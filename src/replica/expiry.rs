@@ -106,7 +106,7 @@ impl State {
         self.due.change(None, queue.next_expiry_ms(), || DueKey::Queue(owner.clone()));
         let Some(expired) = expired else { return };
         self.queued_count -= 1;
-        let (receiver, qos) = (owner.receiver(), expired.qos());
+        let (receiver, qos) = (self.receiver_of(&owner, expired.seq()), expired.qos());
         self.forget_assigned(&owner, expired.seq());
         self.dirty.mark(RecordKey::Entry(owner.clone(), expired.seq()));
         if let Some(message) = self.message_of_taken(&owner, expired) {

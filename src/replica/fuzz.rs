@@ -242,7 +242,6 @@ impl World {
             let entries = &queue.entries;
             assert!(entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.seq() < next.seq()));
             assert!(entries.back().is_none_or(|last| last.seq() < head.next_seq));
-            assert!(head.sent_seq < head.next_seq);
             let retained = entries.iter().filter(|entry| entry.is_retained_origin()).count();
             assert_eq!(queue.retained_count as usize, retained);
         }
@@ -253,6 +252,7 @@ impl World {
         assert_eq!(connected, self.told);
         assert_eq!(state.connected_count(), connected.len());
         for session in state.sessions() {
+            assert!(session.queue_head.sent_seq < session.queue_head.next_seq);
             assert!(session.is_persistent() || session.connection.is_some());
             assert!(session.connection.is_none() || (session.expires_at_ms.is_none() && session.will_due_ms.is_none()));
             assert!(session.will_due_ms.is_none() || session.will.is_some());
@@ -330,7 +330,7 @@ impl World {
             }
             14 => Command::Retain { message: self.message(draw) },
             15 => self.take(draw),
-            _ => match draw.below(8) {
+            _ => match draw.below(9) {
                 0 => {
                     let outbox = self.running.outbox_after(Position::default(), usize::MAX);
                     let at = draw.below(outbox.len().clamp(1, 256));
@@ -340,6 +340,12 @@ impl World {
                 2 => Command::RemoveSession { client, reason_code: draw.byte(), will: draw.flag() },
                 3 => Command::Kick { client, reason_code: draw.byte(), will: draw.flag() },
                 4 | 5 => self.part(draw),
+                7 => {
+                    let head = self.running.group(&a_group()).map(|group| &group.queue_head);
+                    let (from, next) = head.map_or((0, 1), |head| (head.sent_seq, head.next_seq));
+                    let through = draw.pick(&[0, 1, next / 2, next, next.saturating_add(3), u64::MAX]);
+                    Command::LendShared { group: a_group(), from: draw.pick(&[from, from, from, 0]), through }
+                }
                 6 if self.nested < NESTED_MAX => {
                     // Of whatever command: one without a large message is applied as it is, or refused.
                     self.nested += 1;

@@ -1,7 +1,9 @@
 //! Queues of shared subscriptions.
 //!
-//! Which entries members have in flight is known to the dispatcher only, not here: an entry whose time has passed expires, and the
-//! oldest is discarded, also while a member has it. The later acknowledgement then finds nothing.
+//! Which entries members have in flight is known to the dispatcher only. It is *lent* the first entries, up to a number: it hands out no
+//! others, and they neither expire nor are discarded here. What of them no member has when its time has passed the dispatcher takes out itself
+//! (`QueueStep::Expired`). It is lent a little more than its members can take, also numbers of entries that are still to come, so that a command
+//! does for many messages; nothing while no member is connected. What the dispatcher of a former leader was lent stays so until the next one asks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,6 +62,16 @@ impl State {
         let owner = QueueOwner::Group(id.clone());
         let walked = walk(&mut group.queue, &owner, steps, &mut self.due, &mut self.dirty);
         self.settle_steps(scope, &owner, walked);
+    }
+
+    /// Lends the dispatcher the entries up to `through`, and no others, if what it was lent before is what it knows of.
+    pub(super) fn lend_shared(&mut self, id: &GroupId, from: u64, through: u64) {
+        let Some(group) = self.groups.get_mut(id).filter(|group| group.queue_head.sent_seq == from) else { return };
+        let before_ms = group.queue.next_expiry_ms();
+        group.queue_head.sent_seq = through;
+        group.queue.lend(through);
+        self.due.change(before_ms, group.queue.next_expiry_ms(), || DueKey::Queue(QueueOwner::Group(id.clone())));
+        self.dirty.mark(RecordKey::Group(id.clone()));
     }
 
     /// Hands entries over to members' sessions; what is gone meanwhile (expired, discarded) is not handed over.

@@ -76,6 +76,19 @@ impl State {
         Look { queue: queue.id.number(), found, fetch }
     }
 
+    /// Number and expiry (wall clock ms) of the entries that a shared subscription's dispatcher was lent and that expire, among the first `max`.
+    pub fn lent_expiring(&self, group: &GroupId, max: usize) -> Vec<(u64, u64)> {
+        let Some(kept) = self.groups.get(group) else { return Vec::new() };
+        let lent = kept.queue.after(0, max).take_while(|slot| slot.seq() <= kept.queue_head.sent_seq);
+        lent.filter_map(|slot| Some((slot.seq(), slot.expires_at_ms()?))).collect()
+    }
+
+    /// Which of these entries a shared subscription's queue has no more.
+    pub fn missing_in_group(&self, group: &GroupId, seqs: impl Iterator<Item = u64>) -> Vec<u64> {
+        let queue = self.groups.get(group).map(|kept| &kept.queue);
+        seqs.filter(|seq| queue.is_none_or(|queue| queue.find(*seq).is_none())).collect()
+    }
+
     /// Up to `max` queue entries of a session with `seq > after`, in order. Reads the disk: for checks.
     pub fn queue_after(&self, client: &str, after: u64, max: usize) -> Vec<QueueEntry> {
         self.read_after(&QueueOwner::Session(ByteString::from(client)), after, max)

@@ -36,6 +36,7 @@ enum Op {
     Release { client: usize, packet_id: u16 },
     Acknowledge { client: usize, offset: u64, step: u8 },
     AcknowledgeShared { offset: u64, step: u8 },
+    LendShared { offset: u64, stale: bool },
     RemoveGroup,
     Retain { topic: u8, empty: bool, expiry_s: Option<u32> },
     Take { source: u16, right: bool },
@@ -70,6 +71,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (client(), 1..4u16).prop_map(|(client, packet_id)| Op::Release { client, packet_id }),
         8 => (client(), 0..4u64, 0..4u8).prop_map(|(client, offset, step)| Op::Acknowledge { client, offset, step }),
         2 => (0..4u64, 0..4u8).prop_map(|(offset, step)| Op::AcknowledgeShared { offset, step }),
+        3 => (0..9u64, proptest::bool::weighted(0.1)).prop_map(|(offset, stale)| Op::LendShared { offset, stale }),
         1 => Just(Op::RemoveGroup),
         3 => (0..3u8, any::<bool>(), expiry()).prop_map(|(topic, empty, expiry_s)| Op::Retain { topic, empty, expiry_s }),
         2 => (0..2u16, any::<bool>()).prop_map(|(source, right)| Op::Take { source, right }),
@@ -212,6 +214,12 @@ impl Driver {
                 let first = state.group_queue_after(&group("g", "t"), 0, 1).first().map(|entry| entry.seq);
                 Command::AcknowledgeShared { group: group("g", "t"), steps: steps(first, *offset, *step) }
             }
+            Op::LendShared { offset, stale } => {
+                let id = group("g", "t");
+                let first = state.group_queue_after(&id, 0, 1).first().map_or(0, |entry| entry.seq);
+                let from = state.group(&id).map_or(0, |kept| kept.queue_head.sent_seq) + u64::from(*stale);
+                Command::LendShared { group: id, from, through: if *offset == 0 { 0 } else { first + offset - 1 } }
+            }
             Op::RemoveGroup => Command::RemoveGroup {
                 group: group("g", "t"),
                 next_seq: state.group(&group("g", "t")).map_or(1, |kept| kept.queue_head.next_seq),
@@ -279,6 +287,13 @@ fn check(state: &State) {
     let queues = state.sessions().map(|s| (&s.queue, &s.queue_head));
     // What a group takes back is not limited.
     let queues: Vec<_> = queues.map(|(queue, head)| (queue, head, true)).collect();
+    assert!(queues.iter().all(|(_, head, _)| head.sent_seq < head.next_seq));
+    for group in state.groups.values() {
+        assert_eq!(group.queue.lent_seq, group.queue_head.sent_seq);
+        let watched = group.queue.entries.iter().filter(|entry| entry.seq() > group.queue.lent_seq);
+        let watched: BTreeSet<_> = watched.filter_map(|entry| Some((entry.expires_at_ms()?, entry.seq()))).collect();
+        assert_eq!(group.queue.expiring, watched);
+    }
     let groups = state.groups.values().map(|g| (&g.queue, &g.queue_head, false));
     let queues: Vec<_> = queues.into_iter().chain(groups).collect();
     assert_eq!(state.queued_count(), queues.iter().map(|(queue, ..)| queue.entries.len()).sum::<usize>());
@@ -288,7 +303,6 @@ fn check(state: &State) {
         let entries = &queue.entries;
         assert!(entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.seq() < next.seq()));
         assert!(entries.back().is_none_or(|last| last.seq() < head.next_seq));
-        assert!(head.sent_seq < head.next_seq);
         let retained = entries.iter().filter(|entry| entry.is_retained_origin()).count();
         assert_eq!(queue.retained_count as usize, retained);
         assert!(!limited || entries.len() - retained <= head.limit as usize);
@@ -312,8 +326,11 @@ fn check(state: &State) {
     assert_eq!((&fresh.assigned, &fresh.declared), (&state.assigned, &state.declared));
     for (client, groups) in &state.assigned {
         let session = state.session(client).expect("of a session");
-        assert!(session.connection.is_some() && !groups.is_empty());
-        assert!(groups.keys().all(|seq| session.queue.find(*seq).is_some()));
+        assert!(!groups.is_empty());
+        // Without a connection only what was sent is the member's.
+        assert!(session.connection.is_some() || groups.keys().all(|seq| *seq <= session.queue_head.sent_seq));
+        let has_message = |seq: &u64| session.queue.find(*seq).is_some_and(|index| session.queue.entries[index].has_message());
+        assert!(groups.keys().all(has_message));
     }
     assert!(state.declared.keys().all(|id| state.groups.contains_key(id)));
 }

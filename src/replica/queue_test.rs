@@ -266,6 +266,81 @@ fn a_shared_subscription_has_one_queue() {
     assert_eq!((bench.state.queued_count(), bench.state.group(&id)), (0, None));
 }
 
+fn lend(group: &GroupId, from: u64, through: u64) -> Command {
+    Command::LendShared { group: group.clone(), from, through }
+}
+
+/// Of a group, with what its dispatcher needs to be lent: the bench also as it is after a restart.
+fn lent(through: u64, fill: impl Fn(&mut Bench, &GroupId)) -> [Bench; 2] {
+    let id = group("g", "t");
+    let mut bench = Bench::new();
+    fill(&mut bench, &id);
+    bench.run(lend(&id, 0, through));
+    assert_eq!(bench.state.group(&id).unwrap().queue_head.sent_seq, through);
+    let mut copy = Bench::new();
+    (copy.now_ms, copy.index) = (bench.now_ms, bench.index);
+    copy.resume(&bench);
+    assert_eq!(copy.state.digest(), bench.state.digest());
+    [bench, copy]
+}
+
+#[test]
+fn what_the_dispatcher_of_a_shared_subscription_was_lent_is_not_discarded() {
+    let enqueue = |bench: &mut Bench, id: &GroupId, topic: &str| {
+        outbox_of(&bench.run(Command::Enqueue { message: message(topic), targets: vec![to_group(id, 3, true)] }).1)
+    };
+    let full = |bench: &mut Bench, id: &GroupId| {
+        for topic in ["a", "b", "c"] {
+            assert_eq!(enqueue(bench, id, topic), [""; 0]);
+        }
+    };
+    for mut bench in lent(1, full) {
+        let id = group("g", "t");
+        assert_eq!(enqueue(&mut bench, &id, "d"), ["drop b"]);
+        // A former leader's word counts no more.
+        bench.run(lend(&id, 0, 9));
+        assert_eq!(enqueue(&mut bench, &id, "e"), ["drop c"]);
+        // All of it, and what is still to come: as for a client of which all may be in flight, the new message goes.
+        bench.run(lend(&id, 1, 6));
+        assert_eq!(enqueue(&mut bench, &id, "f"), ["drop f"]);
+        let taken = Command::AcknowledgeShared { group: id.clone(), steps: vec![(1, QueueStep::Completed)] };
+        assert_eq!(outbox_of(&bench.run(taken).1), [""; 0], "what was in flight is acknowledged and told by nobody");
+        assert_eq!(enqueue(&mut bench, &id, "g"), [""; 0]);
+        assert_eq!(enqueue(&mut bench, &id, "h"), ["drop h"], "lent before it came");
+        bench.run(lend(&id, 6, 0));
+        assert_eq!(enqueue(&mut bench, &id, "i"), ["drop d"]);
+    }
+}
+
+#[test]
+fn what_the_dispatcher_of_a_shared_subscription_was_lent_expires_once_it_is_given_back() {
+    let fill = |bench: &mut Bench, id: &GroupId| {
+        for (topic, after_s) in [("a", Some(1)), ("b", None), ("c", Some(2)), ("d", Some(3))] {
+            let message = expiring(topic, after_s, bench.now_ms);
+            bench.run(Command::Enqueue { message, targets: vec![to_group(id, 9, false)] });
+        }
+    };
+    for mut bench in lent(3, fill) {
+        let id = group("g", "t");
+        let now_ms = bench.now_ms;
+        assert_eq!(bench.state.next_expiry_ms(), Some(now_ms + 3000), "no busy loop about what the dispatcher has to decide");
+        assert_eq!(bench.state.lent_expiring(&id, 9), [(1, now_ms + 1000), (3, now_ms + 2000)]);
+        assert_eq!(bench.state.lent_expiring(&id, 2), [(1, now_ms + 1000)]);
+        assert_eq!(bench.state.missing_in_group(&id, [1, 4, 7].into_iter()), [7]);
+        assert_eq!(outbox_of(&bench.pass(5000)), ["expire d"]);
+        let late = expiring("e", Some(1), bench.now_ms);
+        bench.run(Command::Enqueue { message: late, targets: vec![to_group(&id, 9, false)] });
+        bench.run(lend(&id, 3, 99));
+        assert_eq!(outbox_of(&bench.pass(5000)), [""; 0]);
+        // One that a member acknowledged, one that no member has.
+        let steps = vec![(1, QueueStep::Completed), (3, QueueStep::Expired)];
+        assert_eq!(outbox_of(&bench.run(Command::AcknowledgeShared { group: id.clone(), steps }).1), ["expire c"]);
+        bench.run(lend(&id, 99, 0));
+        assert_eq!(outbox_of(&bench.pass(0)), ["expire e"]);
+        assert_eq!(bench.state.group_queue_after(&id, 0, 9).len(), 1);
+    }
+}
+
 #[test]
 fn a_qos2_entry_of_a_shared_subscription_is_assigned_to_its_member_once() {
     let mut bench = Bench::new();

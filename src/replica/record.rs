@@ -190,7 +190,9 @@ impl State {
                 self.declared.insert(id, decode(key, value)?);
             }
             RecordKey::Group(id) => {
-                self.groups.insert(id, decode::<Group>(key, value)?);
+                let group = decode::<Group>(key, value)?;
+                let queue = Queue { lent_seq: group.queue_head.sent_seq, ..Queue::default() };
+                self.groups.insert(id, Group { queue, ..group });
             }
             RecordKey::Entry(QueueOwner::Group(id), seq) => {
                 let slot = self.load_slot(key, value, seq)?;

@@ -64,7 +64,8 @@ impl Session {
 pub struct QueueHead {
     /// `seq` of the next entry; the first is 1.
     pub next_seq: u64,
-    /// Highest `seq` known to have been sent: resent with DUP.
+    /// Highest `seq` known to have been sent: resent with DUP. Of a shared subscription: its members may have the entries up to this one, also
+    /// those still to come (`Command::LendShared`).
     pub sent_seq: u64,
     /// Entries that are not of retained origin, those in flight included.
     pub limit: u32,
@@ -95,6 +96,8 @@ pub struct Queue {
     pub(super) expiring: BTreeSet<(u64, u64)>,
     /// The first so many entries may be in flight: the shard neither expires nor discards them.
     pub(super) shielded: usize,
+    /// The same of the entries up to this one: of a shared subscription's queue, what its dispatcher was lent.
+    pub(super) lent_seq: u64,
     /// `QueueHead::sent_seq` as expiry is to see it: a QoS 2 message once sent is sent again, expired or not [MQTT-4.3.3-7].
     pub(super) begun_seq: u64,
     pub(super) id: QueueId,

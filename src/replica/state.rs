@@ -29,7 +29,7 @@ pub struct State {
     pub(super) groups: BTreeMap<GroupId, Group>,
     /// Shared subscriptions that have a queue without members too, and the nodes that say so.
     pub(super) declared: BTreeMap<GroupId, BTreeSet<NodeId>>,
-    /// Entries of connected sessions' queues that came from shared subscriptions, by client and `seq`.
+    /// Entries of sessions' queues that came from shared subscriptions and were not received yet, by client and `seq`.
     pub(super) assigned: BTreeMap<ByteString, BTreeMap<u64, GroupId>>,
     pub(super) retained: RetainedTree,
     pub(super) outbox: VecDeque<(Position, Arc<OutboxEvent>)>,

@@ -75,7 +75,7 @@ impl Queue {
     /// Appends an entry that has its `seq` already.
     pub(super) fn append(&mut self, entry: Slot) {
         self.retained_count += u32::from(entry.is_retained_origin());
-        if self.entries.len() >= self.shielded {
+        if self.entries.len() >= self.shielded && entry.seq() > self.lent_seq {
             self.watch(&entry);
         }
         self.entries.push_back(entry);
@@ -142,6 +142,20 @@ impl Queue {
             if let Some(entry) = self.entries.get(index)
                 && let Some(key) = expiry_key(entry, self.begun_seq)
             {
+                self.expiring.insert(key);
+            }
+        }
+    }
+
+    /// Shields the entries up to `through`, those still to come included, and no others: for a queue of which none is shielded by its place.
+    pub(super) fn lend(&mut self, through: u64) {
+        let before = std::mem::replace(&mut self.lent_seq, through);
+        let end = |seq: u64| self.entries.partition_point(|entry| entry.seq() <= seq);
+        for entry in self.entries.range(end(before.min(through))..end(before.max(through))) {
+            let Some(key) = expiry_key(entry, self.begun_seq) else { continue };
+            if through > before {
+                self.expiring.remove(&key);
+            } else {
                 self.expiring.insert(key);
             }
         }

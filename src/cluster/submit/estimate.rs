@@ -35,7 +35,7 @@ pub fn command_bytes(command: &Command) -> usize {
             Command::AssignShared { group, assignments } | Command::AssignSharedFrom { group, assignments } => {
                 group_bytes(group) + assignments.iter().map(|assigned| FIXED + assigned.client.len()).sum::<usize>()
             }
-            Command::RemoveGroup { group, .. } => group_bytes(group),
+            Command::RemoveGroup { group, .. } | Command::LendShared { group, .. } => group_bytes(group),
             Command::Declare(declare) => declare.groups.iter().map(|group| FIXED + group_bytes(group)).sum(),
             Command::Take(take) => {
                 let enqueued = take.enqueue.iter().map(|(message, targets)| message.size_bytes() + targets_bytes(targets));

@@ -119,14 +119,10 @@ impl Deliveries {
                     Some(share) => self.shared_seen.get(share).is_some_and(|seen| seen.contains_key(&message)),
                     None => session.seen.contains_key(&message),
                 };
-                // A message of a shared subscription that moved to a member expires for the member.
-                let is_receiver = |other: usize| {
-                    other == client || (self.shares[client].is_some() && self.shares[other] == self.shares[client])
-                };
-                let told = || {
-                    let mut receivers = profiles.iter().enumerate().filter(|(other, _)| is_receiver(*other)).map(|(_, p)| p);
-                    profile.filters.iter().any(|(filter, _)| expiries.is_told(message, filter))
-                        || receivers.any(|receiver| expiries.is_told(message, &receiver.id))
+                // A message of a shared subscription that moved to a member expires for the shared subscription all the same.
+                let told = || match &self.shares[client] {
+                    Some(_) => profile.filters.iter().any(|(filter, _)| expiries.is_told(message, filter)),
+                    None => expiries.is_told(message, &profile.id),
                 };
                 if !had && (made.expiry_s.is_none() || !told()) {
                     return Err(format!(
