@@ -171,9 +171,9 @@ impl Supervisor {
                 }
             }
             BusItem::Outbox { event } => {
-                if self.client.is_heard()
-                    && let Some(message) = self.renderer.render_outbox(&event, now_ms)
-                {
+                // A Will is for any topic, the rest for those of add-ons.
+                let may_be_heard = matches!(*event, OutboxEvent::Publish { .. }) || self.client.is_heard();
+                if may_be_heard && let Some(message) = self.renderer.render_outbox(&event, now_ms) {
                     self.client.deliver_local(&message);
                 }
             }
