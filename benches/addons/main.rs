@@ -18,9 +18,6 @@ mod client;
 mod common;
 mod dropped;
 mod expired;
-#[path = "../side_by_side/load/mod.rs"]
-#[allow(dead_code)]
-mod load;
 #[path = "../side_by_side/machine.rs"]
 mod machine;
 #[path = "../cluster/nodes.rs"]
@@ -40,7 +37,6 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use load::inbox;
 use report::Report;
 use settings::Settings;
 

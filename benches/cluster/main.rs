@@ -13,9 +13,6 @@
 mod calm;
 mod client;
 mod failover;
-#[path = "../side_by_side/load/inbox.rs"]
-#[allow(dead_code)]
-mod inbox;
 #[path = "../side_by_side/machine.rs"]
 mod machine;
 mod nodes;

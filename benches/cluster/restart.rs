@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use troupemq::mqtt::QoS;
 
 use crate::Failure;
-use crate::client::Client;
+use crate::client;
 use crate::nodes::{Node, Trio};
 use crate::report::{Report, Times};
 use crate::settings::{Program, Settings};
@@ -51,7 +51,7 @@ fn restart(runtime: &Runtime, trio: &mut Trio, name: &str) -> Result<Duration, F
     LocalSet::new().block_on(runtime, async {
         for (number, address) in addresses.iter().enumerate() {
             let id = format!("{name}-{number}");
-            let mut client = Client::connect(*address, &id, true, SESSION_S).await?;
+            let mut client = client::connect(*address, &id, true, SESSION_S).await?;
             client.subscribe(&format!("to/{id}"), QoS::AtLeastOnce).await?;
         }
         Ok::<_, Failure>(())
@@ -76,7 +76,7 @@ fn restart(runtime: &Runtime, trio: &mut Trio, name: &str) -> Result<Duration, F
 
 async fn serves(address: SocketAddr, id: String) -> Result<(), Failure> {
     let mut client = loop {
-        match Client::connect(address, &id, false, SESSION_S).await {
+        match client::connect(address, &id, false, SESSION_S).await {
             Ok(client) if client.session_present => break client,
             Ok(_) => return Err("a session was lost".into()),
             Err(_) => sleep(RETRY).await,
@@ -99,7 +99,7 @@ fn store(runtime: &Runtime, addresses: &[SocketAddr], count: usize) -> Result<()
                         let id = format!("stored-{number}");
                         let mut tries = 0;
                         let mut client = loop {
-                            match Client::connect(address, &id, true, SESSION_S).await {
+                            match client::connect(address, &id, true, SESSION_S).await {
                                 Ok(client) => break client,
                                 Err(error) if tries == CONNECT_TRIES => return Err(error),
                                 Err(_) => sleep(RETRY).await,
