@@ -209,6 +209,15 @@ impl<P> Crew<P> {
         Ok(())
     }
 
+    /// The same, or until the condition holds.
+    pub(super) async fn run_until(&mut self, time: Duration, mut holds: impl FnMut(&Totals) -> bool) -> Result<(), Halt> {
+        let until = Instant::now() + time;
+        while Instant::now() < until && !holds(&self.totals()) {
+            self.wait(until.min(Instant::now() + LOOK)).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until the condition holds; `TooLong` once nothing has moved for `quiet`.
     pub(super) async fn until(&mut self, quiet: Duration, mut holds: impl FnMut(&Totals) -> bool) -> Result<(), Halt> {
         let mut before = self.totals();

@@ -89,6 +89,8 @@ pub struct FlowPlan {
     pub rate: Option<f64>,
     /// Messages of a publisher that are not acknowledged (QoS 0 in the closed loop: not received).
     pub in_flight: u16,
+    /// Closed loop: a message is in flight until all its subscribers have it, whatever the QoS, so that no queue of the server overflows.
+    pub until_received: bool,
     /// Seconds that sessions outlive their connections; 0: clean.
     pub session_expiry_s: u32,
     /// Of subscribers; without it they take 65,535.
@@ -253,6 +255,11 @@ impl ConnectPlan {
 }
 
 impl FlowPlan {
+    /// Of QoS 0 nothing else tells that a message is not in flight any more.
+    pub(super) fn waits_for_receipts(&self) -> bool {
+        self.rate.is_none() && (self.until_received || self.qos == QoS::AtMostOnce)
+    }
+
     fn check(&self) -> Result<(), Failure> {
         in_range("publishers", self.shape.publishers(), TOPICS_MAX)?;
         in_range("subscribers", self.shape.subscribers(), CLIENTS_MAX)?;
@@ -261,6 +268,9 @@ impl FlowPlan {
         self.rate.map_or(Ok(()), is_rate)?;
         if self.duration.is_zero() {
             return wrong("nothing can be measured in no time: give --duration");
+        }
+        if self.until_received && self.rate.is_some() {
+            return wrong("an open loop waits for nothing: --until-received does not go with --rate");
         }
         if self.failover && self.session_expiry_s == 0 && self.qos != QoS::AtMostOnce {
             return wrong("failover of clean sessions loses messages by definition: give --session-expiry, or --qos 0");
@@ -333,6 +343,7 @@ mod tests {
             payload_bytes: 64,
             rate: None,
             in_flight: 16,
+            until_received: false,
             session_expiry_s: 0,
             receive_maximum: None,
             warm_up: Duration::ZERO,
@@ -355,6 +366,7 @@ mod tests {
             (FlowPlan { rate: Some(0.0), ..flow() }, "no rate"),
             (FlowPlan { rate: Some(f64::NAN), ..flow() }, "no rate"),
             (FlowPlan { duration: Duration::ZERO, ..flow() }, "--duration"),
+            (FlowPlan { until_received: true, rate: Some(1.0), ..flow() }, "--until-received"),
             (FlowPlan { failover: true, ..flow() }, "--session-expiry"),
             (FlowPlan { shape: Shape::FanIn { publishers: 0, subscribers: 1 }, ..flow() }, "publishers"),
             (FlowPlan { shape: Shape::FanOut { publishers: 1, subscribers: 0 }, ..flow() }, "subscribers"),

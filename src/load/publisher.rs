@@ -37,12 +37,14 @@ pub(super) struct Publisher {
     pub(super) limit: u64,
     /// How many subscribers get each message.
     pub(super) copies: u64,
+    /// In the closed loop a message is in flight until all have received it.
+    pub(super) until_received: bool,
     pub(super) silence: Silence,
     /// Sessions that should have been there and were not.
     pub(super) sessions_lost: u64,
     template: Template,
     window: Window,
-    /// Of QoS 0 in the closed loop: messages not received.
+    /// In the closed loop until received: messages not received.
     window_max: u64,
     written_off: u64,
     /// The number of the next message.
@@ -69,6 +71,7 @@ impl Publisher {
             schedule: None,
             limit: u64::MAX,
             copies: 1,
+            until_received: qos == QoS::AtMostOnce,
             silence: Silence::default(),
             sessions_lost: 0,
             template,
@@ -114,7 +117,7 @@ impl Publisher {
         let left = self.limit.saturating_sub(self.next);
         match &self.schedule {
             Some(schedule) => left.min(schedule.due_count(now_ns).saturating_sub(self.next)),
-            None if self.qos == QoS::AtMostOnce => {
+            None if self.until_received => {
                 let under_way = (self.next * self.copies).saturating_sub(self.gate.received() + self.written_off);
                 if self.gate.take_write_off() && under_way > 0 {
                     self.written_off += under_way;

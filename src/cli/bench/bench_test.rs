@@ -50,7 +50,7 @@ fn options_become_the_plan() {
 
 #[test]
 fn what_does_not_go_together_is_refused_with_a_hint() {
-    let table: [(&[&str], &str); 14] = [
+    let table: [(&[&str], &str); 15] = [
         (&["connect", "--burst", "--rate", "5"], "cannot be used with"),
         (&["connect", "--clean", "--session-expiry", "5"], "cannot be used with"),
         (&["connect", "--keep"], "--session-expiry"),
@@ -62,6 +62,7 @@ fn what_does_not_go_together_is_refused_with_a_hint() {
         (&["pubsub", "--rate", "0"], "more than 0"),
         (&["pubsub", "--ca-file", "x"], "--tls"),
         (&["pubsub", "--tls", "--cert", "x"], "--key"),
+        (&["pubsub", "--rate", "1", "--until-received"], "cannot be used with"),
         (&["pubsub", "--interval", "1"], "10 to 3600000"),
         (&["offline", "--qos", "0"], "--qos 1 or 2"),
         (&["failover", "--clean"], "--session-expiry"),

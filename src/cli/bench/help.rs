@@ -51,7 +51,8 @@ pub const FANIN: &str = "\
 Examples:
   troupemq bench fanin --publishers 1000 --qos 1 --rate 10000
       A server queues only so much for one subscriber; in a closed loop it may have to drop what is beyond
-  troupemq bench fanin --publishers 100 --in-flight 1
+  troupemq bench fanin --publishers 1000 --in-flight 1 --until-received
+      Unless messages are in flight until they are received
 
 Units: messages per second; milliseconds.
 Exit status: 0 fine, 1 acknowledged messages were lost, or messages doubled (QoS 0 and 2) or out of order, or the scene failed, 2 the command

@@ -90,6 +90,10 @@ pub struct FlowArgs {
     #[arg(long, value_name = "NUMBER")]
     pub in_flight: Option<u16>,
 
+    /// Closed loop: a message is in flight until all its subscribers have it, so that no queue of the server overflows (QoS 0: always)
+    #[arg(long, conflicts_with = "rate")]
+    pub until_received: bool,
+
     /// Sessions begin and end with their connections; as without --session-expiry
     #[arg(long, conflicts_with = "session_expiry")]
     pub clean: bool,
@@ -148,6 +152,7 @@ impl FlowArgs {
             payload_bytes: self.payload,
             rate: self.rate.map(PerSecond::get),
             in_flight: self.in_flight.unwrap_or(if self.rate.is_some() { IN_FLIGHT_OPEN } else { IN_FLIGHT_CLOSED }),
+            until_received: self.until_received,
             session_expiry_s: self.session_expiry.unwrap_or(expiry_s),
             receive_maximum: self.receive_maximum,
             warm_up: self.warm_up,

@@ -49,7 +49,8 @@ pub(super) async fn play(
             observer.at(Mark::End)?;
             observer.at(Mark::Connected)?;
             crew.say("holding");
-            let held = crew.run_for(plan.hold).await;
+            // Where all are lost there is nothing to hold.
+            let held = crew.run_until(plan.hold, |totals| totals.connected > 0 && totals.lost >= totals.connected).await;
             observer.at(Mark::Held)?;
             held
         }

@@ -295,6 +295,7 @@ impl Job {
         let numbering = Numbering::One { stream, topic: stream };
         let mut publisher = Publisher::new(plan.qos, numbering, template, plan.in_flight, Arc::clone(gate));
         publisher.copies = plan.shape.copies() as u64;
+        publisher.until_received = plan.waits_for_receipts();
         publisher.schedule = plan.rate.map(|rate| Schedule::new(rate, plan.shape.publishers(), number));
         publisher
     }
@@ -311,7 +312,7 @@ impl Job {
             Shape::Shared { .. } => Ledger::Any { first: 0, arrivals: Rc::clone(together) },
         };
         let mut subscriber = Subscriber::new(ledger, plan.payload_bytes, names.target.version);
-        if plan.qos == QoS::AtMostOnce && plan.rate.is_none() {
+        if plan.waits_for_receipts() {
             subscriber.waiting = Some((0, Arc::clone(gates)));
         }
         subscriber

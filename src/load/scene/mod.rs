@@ -262,6 +262,7 @@ fn settings(plan: &Plan) -> Map<String, Value> {
             add("payload_bytes", json!(scene.payload_bytes));
             add("rate", json!(scene.rate));
             add("in_flight", json!(scene.in_flight));
+            add("until_received", json!(scene.waits_for_receipts()));
             add("session_expiry_s", json!(scene.session_expiry_s));
             add("warm_up_s", seconds(scene.warm_up));
             add("duration_s", seconds(scene.duration));
