@@ -54,7 +54,7 @@ pub enum Command {
     #[command(subcommand)]
     Password(PasswordCommand),
     /// Put an MQTT server under load, any server, and judge what it makes of it
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Print the version
     Version,
 }

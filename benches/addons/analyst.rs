@@ -109,7 +109,7 @@ async fn read(mut client: Client, mut counts: impl FnMut(&Publish) -> bool, coun
     let mut acknowledgements = Vec::new();
     loop {
         let mut counted = 0;
-        while let Some((frame, bytes)) = client.inbox.next()? {
+        while let Some((frame, bytes)) = client.inbox.take()? {
             let Packet::Publish(publish) = codec::decode(frame, Bytes::copy_from_slice(bytes), Some(VERSION))? else { continue };
             if let Some(id) = publish.packet_id {
                 let [high, low] = id.get().to_be_bytes();

@@ -78,7 +78,7 @@ async fn publish(mut client: Client, window: usize, next: Next, acknowledged: Rc
             return Ok(());
         }
         client.inbox.fill(&mut client.stream).await?;
-        while let Some((frame, bytes)) = client.inbox.next()? {
+        while let Some((frame, bytes)) = client.inbox.take()? {
             if frame.first_byte >> 4 != PUBACK {
                 let packet = codec::decode(frame, Bytes::copy_from_slice(bytes), Some(VERSION))?;
                 return Err(format!("expected PUBACK, got {packet:?}").into());

@@ -346,7 +346,7 @@ impl Publisher {
     }
 
     fn take_acknowledgements(&mut self) -> Result<(), Failure> {
-        while let Some((frame, packet)) = self.client.inbox.next()? {
+        while let Some((frame, packet)) = self.client.inbox.take()? {
             let at = frame.header_len;
             let id =
                 packet.get(at..at + 2).map(|id| u16::from_be_bytes([id[0], id[1]])).ok_or("a packet without an identifier")?;
@@ -379,7 +379,7 @@ async fn receive(mut client: Client, shared: Rc<Shared>, payload_bytes: usize) -
     let (mut expected, mut out) = (0_u64, Vec::new());
     loop {
         client.inbox.fill(&mut client.stream).await?;
-        while let Some((frame, packet)) = client.inbox.next()? {
+        while let Some((frame, packet)) = client.inbox.take()? {
             let at = frame.header_len;
             match frame.first_byte >> 4 {
                 3 => {

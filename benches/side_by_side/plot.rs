@@ -7,7 +7,7 @@ use troupemq::load::{Slice, show};
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 560.0;
 const LEFT: f64 = 80.0;
-const RIGHT: f64 = 20.0;
+const RIGHT: f64 = 40.0;
 const TOP: f64 = 50.0;
 /// Between the two panels, and below the second.
 const GAP: f64 = 60.0;
@@ -81,7 +81,8 @@ fn draw(text: &mut String, label: &str, of: Of, storms: &[(&str, Vec<&Slice>)], 
     for (number, (_, slices)) in storms.iter().enumerate() {
         let began_ms = slices.first().map_or(0.0, |slice| slice.at_ms);
         let mut points = String::new();
-        for slice in slices {
+        // A slice in which nobody came has no p99.
+        for slice in slices.iter().filter(|slice| slice.connects > 0.0 || of(slice) == slice.connects) {
             let x = LEFT + (slice.at_ms - began_ms) / span_ms * (right - LEFT);
             _ = write!(points, "{x:.1},{:.1} ", y(of(slice)));
         }

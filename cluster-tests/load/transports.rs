@@ -25,7 +25,7 @@ fn every_transport_carries_the_load() {
             // Large ones in frames and records of their own.
             for payload in ["24", "100000"] {
                 let scene = format!(
-                    "pubsub --pairs 2 --qos 2 --in-flight 2 --payload {payload} {SHORT} --mqtt {version} {websocket} {tls}"
+                    "pubsub --pairs 2 --qos 2 --in-flight 2 --until-received --payload {payload} {SHORT} --mqtt {version} {websocket} {tls}"
                 );
                 let json = fine(server, &scene);
                 assert!(figure(&json, "received") > 0.0, "{kind} {version} {payload}");

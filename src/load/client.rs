@@ -1,5 +1,6 @@
 //! One client: the way to an accepted connection, and what it says before the load begins and after it ends.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode, UserProperties, code
 
 /// A server that does not answer SUBSCRIBE for so long is given up.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+const PORTS: &str = "; one local address has some 28,000 ports for each server: give more with --source";
 /// For a server to close the connection after a DISCONNECT.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -68,8 +70,10 @@ impl Client {
     async fn opened(target: &Target, number: usize, id: &str, session: &Session) -> Result<Self, Failure> {
         let server = target.server(number).ok_or_else(|| Failure::Plan("no server is named".into()))?;
         let address = server.address;
-        let unreachable =
-            |error: std::io::Error| Failure::Unreachable { address: address.to_string(), reason: error.to_string() };
+        let unreachable = |error: std::io::Error| {
+            let hint = if error.kind() == ErrorKind::AddrNotAvailable { PORTS } else { "" };
+            Failure::Unreachable { address: address.to_string(), reason: format!("{error}{hint}") }
+        };
         let socket =
             if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(Failure::local("open a socket"))?;
         if let Some(source) = target.source(number) {
@@ -97,8 +101,11 @@ impl Client {
 
     /// Subscribes to one filter, without its retained messages, and waits for the SUBACK.
     pub async fn subscribe(&mut self, filter: &str, qos: QoS) -> Result<(), Failure> {
-        self.ask_to_subscribe(filter, qos, RetainHandling::DoNotSend).await?;
-        match timeout(ANSWER_WITHIN, self.next_packet()).await.map_err(|_| no_suback())?? {
+        let answered = timeout(ANSWER_WITHIN, async {
+            self.ask_to_subscribe(filter, qos, RetainHandling::DoNotSend).await?;
+            self.next_packet().await
+        });
+        match answered.await.map_err(|_| no_suback())?? {
             Packet::Suback(suback) => match suback.reason_codes.iter().find(|code| (**code as u8) >= 0x80) {
                 None => Ok(()),
                 Some(code) => Err(Failure::Protocol(format!("the subscription to {filter} was refused: {}", code.name()))),
@@ -151,10 +158,14 @@ impl Client {
     pub(super) async fn part(mut self, expiry_s: Option<u32>) -> Result<(), Failure> {
         let properties =
             DisconnectProperties { session_expiry_interval: expiry_s.filter(|_| self.version.is_v5()), ..Default::default() };
-        self.send(&Packet::Disconnect(Box::new(Disconnect { reason_code: ReasonCode::Success, properties }))).await?;
+        let disconnect = Packet::Disconnect(Box::new(Disconnect { reason_code: ReasonCode::Success, properties }));
+        let parted = timeout(CLOSE_WITHIN, async {
+            self.send(&disconnect).await?;
+            while self.next_packet().await.is_ok() {}
+            Ok(())
+        });
         // A server that leaves it to us to close is none the worse for it.
-        _ = timeout(CLOSE_WITHIN, async { while self.next_packet().await.is_ok() {} }).await;
-        Ok(())
+        parted.await.unwrap_or(Ok(()))
     }
 
     pub async fn send(&mut self, packet: &Packet) -> Result<(), Failure> {
@@ -164,7 +175,7 @@ impl Client {
 
     pub async fn next_packet(&mut self) -> Result<Packet, Failure> {
         loop {
-            if let Some((frame, bytes)) = self.inbox.next()? {
+            if let Some((frame, bytes)) = self.inbox.take()? {
                 let packet = codec::decode(frame, Bytes::copy_from_slice(bytes), Some(self.version))?;
                 if let Packet::Disconnect(disconnect) = packet {
                     return Err(Failure::Closed(Some(disconnect.reason_code.name().to_owned())));

@@ -91,6 +91,8 @@ pub(super) struct Crew<P> {
     pub(super) times: Pending,
     pub(super) begin: Option<Reading>,
     pub(super) end: Option<Reading>,
+    /// Beside what is between `begin` and `end`, where it counts whether the tool was busy.
+    intervals: Vec<(Reading, Reading)>,
     threads: Vec<JoinHandle<Result<P, Failure>>>,
     orders: watch::Sender<Step>,
     reports: mpsc::Receiver<Report>,
@@ -159,6 +161,7 @@ where
         times: Pending { latency: Latency::new(), acknowledged: Latency::new(), lag: Latency::new() },
         begin: None,
         end: None,
+        intervals: Vec::new(),
         threads,
         orders,
         reports,
@@ -281,18 +284,23 @@ impl<P> Crew<P> {
         parts
     }
 
-    /// The largest part of the measured time that one thread was busy; `None` where that is not known.
-    pub(super) fn busiest(&self) -> Option<f64> {
-        let (begin, end) = (self.begin.as_ref()?, self.end.as_ref()?);
-        let elapsed = end.at_ns.saturating_sub(begin.at_ns).max(1) as f64;
-        let shares = begin
-            .cpu_ns
-            .iter()
-            .zip(&end.cpu_ns)
-            .filter_map(|(begin, end)| Some(end.as_ref()?.saturating_sub(*begin.as_ref()?) as f64 / elapsed));
-        shares.reduce(f64::max)
+    /// A reading now, for [`Crew::note_interval`].
+    pub(super) fn reading(&self) -> Reading {
+        self.read(self.clock.now_ns())
     }
 
+    /// Counts the time since this reading where it is asked whether the tool was busy.
+    pub(super) fn note_interval(&mut self, since: Reading) {
+        let now = self.reading();
+        self.intervals.push((since, now));
+    }
+
+    /// The largest part of an interval that one thread was busy; `None` where that is not known.
+    pub(super) fn busiest(&self) -> Option<f64> {
+        let measured = self.begin.as_ref().zip(self.end.as_ref());
+        let noted = self.intervals.iter().map(|(begin, end)| (begin, end));
+        measured.into_iter().chain(noted).filter_map(|(begin, end)| busiest(begin, end)).reduce(f64::max)
+    }
     /// One report, or `None` at that time.
     async fn wait(&mut self, until: Instant) -> Result<Option<Report>, Halt> {
         loop {
@@ -375,4 +383,26 @@ pub(super) async fn enter_at(thread: &Thread, line: &mut Line, step: Step, phase
         thread.enter(phase);
     }
     goes_on
+}
+
+/// The largest part of the time between two readings that one thread was busy.
+fn busiest(begin: &Reading, end: &Reading) -> Option<f64> {
+    let elapsed = end.at_ns.saturating_sub(begin.at_ns).max(1) as f64;
+    let used =
+        begin.cpu_ns.iter().zip(&end.cpu_ns).filter_map(|(begin, end)| Some(end.as_ref()?.saturating_sub(*begin.as_ref()?)));
+    used.max().map(|ns| ns as f64 / elapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_thread_counts_and_one_that_cannot_be_read_does_not() {
+        let reading = |at_ns, cpu_ns: &[Option<u64>]| Reading { at_ns, cpu_ns: cpu_ns.to_vec(), ..Reading::default() };
+        let begin = reading(1_000, &[Some(100), Some(200), None]);
+        let end = reading(2_000, &[Some(500), Some(1_150), Some(9_000)]);
+        assert_eq!(busiest(&begin, &end), Some(0.95));
+        assert_eq!(busiest(&reading(0, &[None]), &reading(9, &[Some(5)])), None);
+    }
 }

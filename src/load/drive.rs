@@ -14,6 +14,8 @@ use super::thread::Thread;
 use crate::mqtt::codec::{self, Frame};
 use crate::mqtt::{Packet, ProtocolVersion};
 
+/// Acknowledgements that wait for a server to read at most, bytes.
+const ANSWERS_MAX: usize = 4 * OUT_BYTES;
 const PINGRESP: u8 = 13;
 const DISCONNECT: u8 = 14;
 const PINGREQ: [u8; 2] = [0xC0, 0];
@@ -94,6 +96,10 @@ fn poll_drive<M: Machine>(
         };
         if thread.is_finishing() && !is_blocked {
             return Poll::Ready(Ok(()));
+        }
+        if is_blocked && connection.out.len() >= ANSWERS_MAX {
+            // A server that does not read is not read from either.
+            return Poll::Pending;
         }
         let mut scratch = thread.scratch.borrow_mut();
         let filled = match connection.poll_fill(cx, &mut scratch) {

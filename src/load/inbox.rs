@@ -29,7 +29,7 @@ impl Inbox {
     }
 
     /// The next whole packet, fixed header included; `None` until more is read.
-    pub fn next(&mut self) -> Result<Option<(Frame, &[u8])>, Failure> {
+    pub fn take(&mut self) -> Result<Option<(Frame, &[u8])>, Failure> {
         let unread = &self.buffer[self.start..self.end];
         match codec::frame(unread, MAX_PACKET_SIZE)? {
             Some(frame) if frame.total_len() <= unread.len() => {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 /// Gaps a stream remembers at most; what is in the oldest beyond that counts as lost, and if it still comes, as doubled.
 const GAPS_MAX: usize = 65_536;
-/// Messages a stream can have where its order does not count (a bit each).
-const NUMBERED_MAX: u64 = 1 << 32;
+/// Where order does not count (a bit for each message): a number that is so far ahead of all others is none of ours.
+const AHEAD_MAX: u64 = 1 << 24;
 
 /// What came of one stream of messages at one subscriber, in order: gaps are remembered until they are filled.
 #[derive(Debug, Default, Clone)]
@@ -75,7 +75,7 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// Returns whether the message is one that had not come before.
     pub(super) fn take(&mut self, sequence: u64) -> bool {
-        if sequence >= NUMBERED_MAX {
+        if sequence > self.words.len() as u64 * 64 + AHEAD_MAX {
             return false;
         }
         let Ok(word) = usize::try_from(sequence / 64) else { return false };

@@ -7,8 +7,8 @@ use crate::mqtt::QoS;
 
 fn plan(arguments: &[&str]) -> Result<Plan, String> {
     let cli = Cli::try_parse_from(["troupemq", "bench"].iter().chain(arguments)).map_err(|error| error.to_string())?;
-    let Command::Bench(BenchArgs { scene }) = cli.command else { return Err("another command".into()) };
-    let plan = prepare(&scene).1.map_err(|error| error.to_string())?;
+    let Command::Bench(arguments) = cli.command else { return Err("another command".into()) };
+    let plan = prepare(&arguments.scene).1.map_err(|error| error.to_string())?;
     plan.check().map_err(|error| error.to_string()).map(|()| plan)
 }
 
@@ -77,9 +77,9 @@ fn what_does_not_go_together_is_refused_with_a_hint() {
 fn a_scene_that_cannot_begin_says_why() {
     let told = |arguments: &[&str]| {
         let cli = Cli::try_parse_from(["troupemq", "bench"].iter().chain(arguments)).unwrap();
-        let Command::Bench(BenchArgs { scene }) = cli.command else { panic!() };
+        let Command::Bench(arguments) = cli.command else { panic!() };
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let status = bench(&scene, &mut out, &mut err);
+        let status = bench(&arguments.scene, &mut out, &mut err);
         (status, String::from_utf8([out, err].concat()).unwrap())
     };
     let (status, said) = told(&["connect", "127.0.0.1:x", "-q"]);

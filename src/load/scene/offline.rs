@@ -110,12 +110,14 @@ async fn measure(
     }
     crew.say("draining");
     rates.came_back = true;
-    let began_ns = crew.clock.now_ns();
+    let began = crew.reading();
+    let began_ns = began.at_ns;
     crew.order(COME_BACK);
     let acked = totals.acked;
     // What does not come is the verdict's.
     let drained = crew.until(plan.drain, |totals| totals.received >= acked).await;
     let totals = crew.totals();
+    crew.note_interval(began);
     rates.drain = per_second(totals.received, began_ns, totals.last_received_ns);
     if drained == Err(Halt::Failed) || drained == Err(Halt::Interrupted) {
         drained?;

@@ -108,13 +108,15 @@ async fn measure(
         return Ok(Err(failure));
     }
     crew.say("publishing retained messages");
-    let began_ns = crew.clock.now_ns();
+    let began = crew.reading();
+    let began_ns = began.at_ns;
     crew.order(FILL);
     let messages = plan.messages as u64;
     crew.until(plan.drain, |totals| totals.acked + totals.refused >= messages).await?;
     let filled = crew.totals();
     rates.fill = per_second(filled.acked, began_ns, filled.last_acked_ns);
     rates.filled = filled.acked;
+    crew.note_interval(began);
     if let Err(failure) = observer.at(Mark::Filled) {
         return Ok(Err(failure));
     }
