@@ -45,6 +45,7 @@ test: test-needs ## Run all tests: units, real clients, real clusters
 	echo "Fault tests in network namespaces: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \
 	cat /dev/null $$(ls *.skipped 2>/dev/null)
 
+# benches/side_by_side/settings.rs lists the variables; TROUPEMQ_BENCH_QUICK=1 is a smoke test. A whole run writes benches/RESULTS.md.
 bench: test-commands ## Measure side by side with mosquitto
 	$(CARGO) bench --bench side_by_side
 

@@ -1,5 +1,6 @@
 //! The command line: arguments, and the commands that are not the broker itself.
 
+pub mod bench;
 pub mod cluster;
 pub mod node;
 pub mod storage;
@@ -52,6 +53,8 @@ pub enum Command {
     /// Work with the passwords of clients
     #[command(subcommand)]
     Password(PasswordCommand),
+    /// Put an MQTT server under load, any server, and judge what it makes of it
+    Bench(Box<bench::BenchArgs>),
     /// Print the version
     Version,
 }
@@ -152,6 +155,8 @@ Examples:
       Check a file before a start
   troupemq cluster status --data data-cluster/node1
       How the first node sees the cluster
+  troupemq bench pubsub --pairs 100 --qos 1
+      How many messages a second the server on this machine takes
 
 Exit status: 0 done, 1 failed, 2 the configuration or the command line is wrong.";
 

@@ -52,6 +52,8 @@ pub mod admin;
 
 pub mod broker;
 
+pub mod load;
+
 pub mod cli;
 
 #[cfg(any(test, feature = "fuzzing"))]

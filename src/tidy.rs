@@ -23,7 +23,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("listener", &["mqtt", "signal", "config", "actor", "internal_client", "telemetry"]),
     ("edge", &["mqtt", "signal", "config", "internal_client", "telemetry"]),
     ("admin", &[]),
-    ("cli", &["config", "auth", "storage", "admin"]),
+    // Stands on its own, for any server.
+    ("load", &["mqtt"]),
+    ("cli", &["mqtt", "config", "auth", "storage", "admin", "load"]),
     // The simulator puts the broker together anew; nobody uses it.
     ("sim", &["mqtt", "config", "replica", "storage", "cluster", "actor", "internal_client", "addon", "telemetry"]),
 ];

@@ -8,14 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
 use tokio::runtime;
 use tokio::sync::oneshot;
 use troupemq::mqtt::packet::Publish;
 use troupemq::mqtt::{Packet, QoS, codec};
 
 use crate::Failure;
-use crate::client::{Client, VERSION};
+use crate::client::{self, Client, VERSION};
 
 const INBOX_BYTES: usize = 64 * 1024;
 /// A session that outlives all scenes.
@@ -91,14 +90,14 @@ impl Analyst {
 
 /// Subscribes and goes away: a session that only queues.
 pub async fn away(server: SocketAddr, filter: &str) -> Result<(), Failure> {
-    let mut client = Client::connect(server, ANALYST, false, SESSION_S).await?;
+    let mut client = client::connect(server, ANALYST, false, SESSION_S).await?;
     client.subscribe(filter, QoS::AtLeastOnce).await?;
-    client.disconnect().await
+    Ok(client.disconnect().await?)
 }
 
 async fn connected(server: SocketAddr, session_s: u32, filter: Option<&str>) -> Result<Client, Failure> {
     let id = if session_s == LIVE_S { "live-analyst" } else { ANALYST };
-    let mut client = Client::connect(server, id, false, session_s).await?;
+    let mut client = client::connect(server, id, false, session_s).await?;
     if let Some(filter) = filter {
         client.subscribe(filter, QoS::AtLeastOnce).await?;
     }
@@ -110,7 +109,7 @@ async fn read(mut client: Client, mut counts: impl FnMut(&Publish) -> bool, coun
     let mut acknowledgements = Vec::new();
     loop {
         let mut counted = 0;
-        while let Some((frame, bytes)) = client.inbox.next()? {
+        while let Some((frame, bytes)) = client.inbox.take()? {
             let Packet::Publish(publish) = codec::decode(frame, Bytes::copy_from_slice(bytes), Some(VERSION))? else { continue };
             if let Some(id) = publish.packet_id {
                 let [high, low] = id.get().to_be_bytes();

@@ -16,7 +16,7 @@ use troupemq::mqtt::QoS;
 
 use crate::Failure;
 use crate::analyst::{self, Analyst};
-use crate::client::Client;
+use crate::client;
 use crate::common::nodes::{Shape, Trio};
 use crate::common::report::Report;
 use crate::publishers::{Message, Next, Publishers};
@@ -151,7 +151,7 @@ async fn fill(settings: &Settings, nodes: &[SocketAddr]) -> Result<(), Failure> 
             while next.get() < subscribers {
                 let number = next.replace(next.get() + 1);
                 let mut client =
-                    Client::connect(nodes[number % nodes.len()], &format!("full-{number}"), false, analyst::SESSION_S).await?;
+                    client::connect(nodes[number % nodes.len()], &format!("full-{number}"), false, analyst::SESSION_S).await?;
                 client.subscribe("fill", QoS::AtLeastOnce).await?;
                 client.subscribe(&format!("s/{number}"), QoS::AtLeastOnce).await?;
                 client.disconnect().await?;

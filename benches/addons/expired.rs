@@ -14,7 +14,7 @@ use troupemq::mqtt::packet::Publish;
 
 use crate::Failure;
 use crate::analyst::{Analyst, LIVE_S, SESSION_S};
-use crate::client::Client;
+use crate::client;
 use crate::common::nodes::{Shape, Trio};
 use crate::common::report::{Report, Times};
 use crate::publishers::{Message, Next, Publishers};
@@ -51,7 +51,7 @@ pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(),
     let began = Instant::now();
     let (filled, last) = LocalSet::new().block_on(&runtime, async {
         for number in 0..settings.sessions {
-            let mut client = Client::connect(addresses[number % nodes], &format!("away-{number}"), false, SESSION_S).await?;
+            let mut client = client::connect(addresses[number % nodes], &format!("away-{number}"), false, SESSION_S).await?;
             client.subscribe(&topic(number), QoS::AtLeastOnce).await?;
             client.disconnect().await?;
         }

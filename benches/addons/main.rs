@@ -17,9 +17,6 @@ mod client;
 mod common;
 mod dropped;
 mod expired;
-#[path = "../side_by_side/load/mod.rs"]
-#[allow(dead_code)]
-mod load;
 mod publishers;
 mod settings;
 mod storm;
@@ -29,7 +26,6 @@ use std::time::Instant;
 
 use common::Failure;
 use common::report::Report;
-use load::inbox;
 use settings::Settings;
 
 /// Measures with so many nodes, and reports.

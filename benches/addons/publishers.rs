@@ -6,13 +6,12 @@ use std::num::NonZeroU16;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 use troupemq::mqtt::packet::Publish;
 use troupemq::mqtt::{Packet, QoS, codec};
 
 use crate::Failure;
-use crate::client::{self, Client, VERSION};
+use crate::client::{self, Client, VERSION, encode};
 
 const PUBACK: u8 = 4;
 const INBOX_BYTES: usize = 4 * 1024;
@@ -38,7 +37,7 @@ impl Publishers {
         let acknowledged = Rc::new(Cell::new(0));
         let mut tasks = Vec::new();
         for number in 0..count {
-            let mut client = Client::connect(nodes[number % nodes.len()], &format!("publisher-{number}"), true, 0).await?;
+            let mut client = client::connect(nodes[number % nodes.len()], &format!("publisher-{number}"), true, 0).await?;
             client.inbox.grow_to(INBOX_BYTES);
             tasks.push(spawn_local(publish(client, window, Rc::clone(next), Rc::clone(&acknowledged))));
         }
@@ -68,7 +67,7 @@ async fn publish(mut client: Client, window: usize, next: Next, acknowledged: Rc
                 break;
             };
             id = id.checked_add(1).unwrap_or(1);
-            out.extend_from_slice(&client::encode(&packet(&message, id)));
+            out.extend_from_slice(&encode(&packet(&message, id), VERSION));
             in_flight += 1;
         }
         if !out.is_empty() {
@@ -79,7 +78,7 @@ async fn publish(mut client: Client, window: usize, next: Next, acknowledged: Rc
             return Ok(());
         }
         client.inbox.fill(&mut client.stream).await?;
-        while let Some((frame, bytes)) = client.inbox.next()? {
+        while let Some((frame, bytes)) = client.inbox.take()? {
             if frame.first_byte >> 4 != PUBACK {
                 let packet = codec::decode(frame, Bytes::copy_from_slice(bytes), Some(VERSION))?;
                 return Err(format!("expected PUBACK, got {packet:?}").into());

@@ -1,17 +1,16 @@
 //! Many clients connect at once, with `$client-events` off and on; an analyst with a persistent session reads the events.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
-use troupemq::mqtt::ProtocolVersion;
+use troupemq::load::{self, Common, ConnectPace, ConnectPlan, Mark, Observer, Plan, Scene, TargetPlan};
 
 use crate::Failure;
 use crate::analyst::{Analyst, SESSION_S};
 use crate::common::nodes::{Shape, Trio};
 use crate::common::report::Report;
-use crate::load::storm::{self, StormPlan};
 use crate::settings::{Settings, addon, median};
 
 /// Of the rate with the add-on off.
@@ -70,27 +69,14 @@ fn measure(settings: &Settings, nodes: usize, on: bool) -> Result<Reading, Failu
         true
     })?;
     let cpu_before = trio.cpu_time();
-    let plans: Vec<StormPlan> =
-        trio.nodes.iter().enumerate().map(|(index, node)| plan(settings, nodes, index, node.mqtt)).collect();
-    let running: Vec<_> = plans.into_iter().map(|plan| thread::spawn(move || storm::run(&plan))).collect();
-    let mut storms = Vec::new();
-    for storm in running {
-        storms.push(storm.join().map_err(|_| "a storm panicked")??);
-    }
-    let failed: usize = storms.iter().map(|storm| storm.failed).sum();
-    if failed > 0 {
-        let error = storms.iter().find_map(|storm| storm.first_error.clone()).unwrap_or_default();
-        return Err(format!("{failed} clients were not let in: {error}").into());
-    }
-    let elapsed = storms.iter().map(|storm| storm.elapsed).max().unwrap_or_default();
     let expected = settings.clients as u64;
-    let lag = match on.then(|| analyst.wait_for(expected, EVENTS_WITHIN)) {
-        None => Duration::ZERO,
-        Some(Some(lag)) => lag,
-        Some(None) => return Err(format!("{} of {expected} events came", analyst.counted()).into()),
-    };
-    let cpu = trio.cpu_time() - cpu_before;
-    drop(storms);
+    let mut watch = Watch { trio: &trio, analyst: &analyst, expected: on.then_some(expected), lag: None, cpu_after: cpu_before };
+    let storm = load::run(&plan(settings, &trio), &mut watch)?;
+    if !storm.is_fine() {
+        return Err(storm.faults.join("; ").into());
+    }
+    let cpu = watch.cpu_after - cpu_before;
+    let lag = watch.lag.ok_or_else(|| format!("{} of {expected} events came", analyst.counted()))?;
     if on && analyst.wait_for(2 * expected, EVENTS_WITHIN).is_none() {
         return Err(format!("{} of {} events came", analyst.counted(), 2 * expected).into());
     }
@@ -101,22 +87,49 @@ fn measure(settings: &Settings, nodes: usize, on: bool) -> Result<Reading, Failu
         return Err(format!("{} events of {wanted}, some {:?} times", seen.len(), seen.values().max()).into());
     }
     Ok(Reading {
-        rate: settings.clients as f64 / elapsed.as_secs_f64(),
+        rate: storm.figure("connects_per_s").unwrap_or_default(),
         cpu_us: cpu.as_secs_f64() * 1e6 / settings.clients as f64,
         lag,
     })
 }
 
-/// The part of one node.
-fn plan(settings: &Settings, nodes: usize, index: usize, address: std::net::SocketAddr) -> StormPlan {
-    let first = settings.clients * index / nodes;
-    StormPlan {
-        address,
-        first,
-        clients: settings.clients * (index + 1) / nodes - first,
-        handshakes: (settings.handshakes / nodes).max(1),
-        sources: 8,
-        threads: (settings.threads / nodes).max(1),
-        version: ProtocolVersion::V5,
+/// Waits for the events while all clients are connected.
+struct Watch<'a> {
+    trio: &'a Trio,
+    analyst: &'a Analyst,
+    /// Events that are to come, if any are.
+    expected: Option<u64>,
+    /// From the last CONNACK to the last event; none where they did not come in time.
+    lag: Option<Duration>,
+    cpu_after: Duration,
+}
+
+impl Observer for Watch<'_> {
+    fn at(&mut self, mark: Mark) -> Result<(), load::Failure> {
+        if mark == Mark::Connected {
+            self.lag = match self.expected {
+                None => Some(Duration::ZERO),
+                Some(expected) => self.analyst.wait_for(expected, EVENTS_WITHIN),
+            };
+            self.cpu_after = self.trio.cpu_time();
+        }
+        Ok(())
+    }
+}
+
+fn plan(settings: &Settings, trio: &Trio) -> Plan {
+    let servers = trio.nodes.iter().map(|node| node.mqtt.to_string()).collect();
+    let sources = (1..=8).map(|last| IpAddr::from([127, 0, 0, last])).collect();
+    let storm = ConnectPlan {
+        clients: settings.clients,
+        pace: ConnectPace::Handshakes(settings.handshakes),
+        session_expiry_s: 0,
+        hold: Duration::ZERO,
+        keep: false,
+    };
+    Plan {
+        target: TargetPlan { servers, sources, ..TargetPlan::default() },
+        common: Common { threads: settings.threads, client_id: Some("bench-".into()), ..Common::default() },
+        scene: Scene::Connect(storm),
     }
 }

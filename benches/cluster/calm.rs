@@ -10,7 +10,7 @@ use tokio::task::{LocalSet, spawn_local};
 use troupemq::mqtt::QoS;
 
 use crate::Failure;
-use crate::client::Client;
+use crate::client;
 use crate::common::nodes::Trio;
 use crate::common::report::Report;
 use crate::replicated::{Load, Plan};
@@ -68,7 +68,7 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
 
 async fn storm(address: SocketAddr, number: usize, until: Instant, connects: Rc<Cell<u64>>) {
     while Instant::now() < until {
-        if Client::connect(address, &format!("storm-{number}"), true, 0).await.is_ok() {
+        if client::connect(address, &format!("storm-{number}"), true, 0).await.is_ok() {
             connects.set(connects.get() + 1);
         }
     }

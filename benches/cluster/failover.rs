@@ -14,7 +14,7 @@ use troupemq::mqtt::QoS;
 use troupemq::replica::ShardId;
 
 use crate::Failure;
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::common::environment::Program;
 use crate::common::nodes::{SHARDS, Trio};
 use crate::common::report::{Report, Times};
@@ -126,12 +126,12 @@ struct Scene {
 
 impl Scene {
     async fn prepare(name: &str, led: &[u16], victim: SocketAddr, survivors: &[SocketAddr]) -> Result<Self, Failure> {
-        let mut publisher = Client::connect(survivors[0], &format!("{name}-publisher"), true, 0).await?;
+        let mut publisher = client::connect(survivors[0], &format!("{name}-publisher"), true, 0).await?;
         let mut subscribers = Vec::new();
         for shard in led {
             let ids = (0..).map(|number| format!("{name}-subscriber-{number}"));
             for (number, id) in ids.filter(|id| ShardId::of(id, SHARDS) == ShardId(*shard)).take(SUBSCRIBERS).enumerate() {
-                let mut client = Client::connect(survivors[number % survivors.len()], &id, true, SESSION_S).await?;
+                let mut client = client::connect(survivors[number % survivors.len()], &id, true, SESSION_S).await?;
                 let topic = format!("to/{id}");
                 client.subscribe(&topic, QoS::AtLeastOnce).await?;
                 publisher.publish(&topic, NonZeroU16::MIN, b"before").await?;
@@ -142,7 +142,7 @@ impl Scene {
         let (mut sessions, mut held) = (Vec::new(), Vec::new());
         for number in 0..SESSIONS {
             let id = format!("{name}-session-{number}");
-            held.push(Client::connect(victim, &id, true, SESSION_S).await?);
+            held.push(client::connect(victim, &id, true, SESSION_S).await?);
             sessions.push(id);
         }
         Ok(Self { publisher, subscribers, sessions, held })
@@ -168,7 +168,7 @@ impl Scene {
             let survivor = survivors[number % survivors.len()];
             resuming.push(spawn_local(async move {
                 loop {
-                    match Client::connect(survivor, &id, false, SESSION_S).await {
+                    match client::connect(survivor, &id, false, SESSION_S).await {
                         Ok(client) if client.session_present => return Ok(lost_at.elapsed()),
                         Ok(_) => return Err("a session was lost".into()),
                         Err(error) if lost_at.elapsed() > GIVE_UP => return Err(error),

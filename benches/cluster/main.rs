@@ -15,9 +15,6 @@ mod client;
 #[path = "../common/mod.rs"]
 mod common;
 mod failover;
-#[path = "../side_by_side/load/inbox.rs"]
-#[allow(dead_code)]
-mod inbox;
 mod replicated;
 mod restart;
 mod settings;

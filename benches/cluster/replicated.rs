@@ -6,14 +6,13 @@ use std::num::NonZeroU16;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
 use tokio::runtime;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{interval_at, sleep, timeout};
 use troupemq::mqtt::QoS;
 
 use crate::Failure;
-use crate::client::{Client, encode, publish};
+use crate::client::{self, Client, VERSION, encode, publish};
 use crate::common::nodes::Trio;
 use crate::common::report::{Report, Times};
 use crate::settings::Settings;
@@ -199,7 +198,7 @@ impl Load {
         for number in 0..plan.publishers {
             // Not the publisher's node.
             let address = addresses[(number + 1) % addresses.len()];
-            let mut receiver = Client::connect(address, &format!("receiver-{number}"), true, SESSION_S).await?;
+            let mut receiver = client::connect(address, &format!("receiver-{number}"), true, SESSION_S).await?;
             receiver.subscribe(&topic(number), plan.qos).await?;
             if plan.online {
                 receiver.inbox.grow_to(INBOX_BYTES);
@@ -207,7 +206,7 @@ impl Load {
             } else {
                 receiver.disconnect().await?;
             }
-            connected.push(Client::connect(addresses[number % addresses.len()], &format!("publisher-{number}"), true, 0).await?);
+            connected.push(client::connect(addresses[number % addresses.len()], &format!("publisher-{number}"), true, 0).await?);
         }
         let until = Instant::now() + during;
         for (number, client) in connected.into_iter().enumerate() {
@@ -268,7 +267,7 @@ struct Publisher {
 impl Publisher {
     fn new(plan: &Plan, number: usize, mut client: Client, shared: Rc<Shared>) -> Self {
         let topic = topic(number);
-        let packet = encode(&publish(&topic, plan.qos, NonZeroU16::MIN, &vec![b'.'; plan.payload_bytes])).to_vec();
+        let packet = encode(&publish(&topic, plan.qos, NonZeroU16::MIN, &vec![b'.'; plan.payload_bytes]), VERSION).to_vec();
         client.inbox.grow_to(INBOX_BYTES);
         let sequence_at = packet.len() - plan.payload_bytes;
         Self {
@@ -347,7 +346,7 @@ impl Publisher {
     }
 
     fn take_acknowledgements(&mut self) -> Result<(), Failure> {
-        while let Some((frame, packet)) = self.client.inbox.next()? {
+        while let Some((frame, packet)) = self.client.inbox.take()? {
             let at = frame.header_len;
             let id =
                 packet.get(at..at + 2).map(|id| u16::from_be_bytes([id[0], id[1]])).ok_or("a packet without an identifier")?;
@@ -380,7 +379,7 @@ async fn receive(mut client: Client, shared: Rc<Shared>, payload_bytes: usize) -
     let (mut expected, mut out) = (0_u64, Vec::new());
     loop {
         client.inbox.fill(&mut client.stream).await?;
-        while let Some((frame, packet)) = client.inbox.next()? {
+        while let Some((frame, packet)) = client.inbox.take()? {
             let at = frame.header_len;
             match frame.first_byte >> 4 {
                 3 => {

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use troupemq::mqtt::QoS;
 
 use crate::Failure;
-use crate::client::Client;
+use crate::client;
 use crate::common::environment::Program;
 use crate::common::nodes::{Node, Trio};
 use crate::common::report::{Report, Times};
@@ -52,7 +52,7 @@ fn restart(runtime: &Runtime, trio: &mut Trio, name: &str) -> Result<Duration, F
     LocalSet::new().block_on(runtime, async {
         for (number, address) in addresses.iter().enumerate() {
             let id = format!("{name}-{number}");
-            let mut client = Client::connect(*address, &id, true, SESSION_S).await?;
+            let mut client = client::connect(*address, &id, true, SESSION_S).await?;
             client.subscribe(&format!("to/{id}"), QoS::AtLeastOnce).await?;
         }
         Ok::<_, Failure>(())
@@ -77,7 +77,7 @@ fn restart(runtime: &Runtime, trio: &mut Trio, name: &str) -> Result<Duration, F
 
 async fn serves(address: SocketAddr, id: String) -> Result<(), Failure> {
     let mut client = loop {
-        match Client::connect(address, &id, false, SESSION_S).await {
+        match client::connect(address, &id, false, SESSION_S).await {
             Ok(client) if client.session_present => break client,
             Ok(_) => return Err("a session was lost".into()),
             Err(_) => sleep(RETRY).await,
@@ -100,7 +100,7 @@ fn store(runtime: &Runtime, addresses: &[SocketAddr], count: usize) -> Result<()
                         let id = format!("stored-{number}");
                         let mut tries = 0;
                         let mut client = loop {
-                            match Client::connect(address, &id, true, SESSION_S).await {
+                            match client::connect(address, &id, true, SESSION_S).await {
                                 Ok(client) => break client,
                                 Err(error) if tries == CONNECT_TRIES => return Err(error),
                                 Err(_) => sleep(RETRY).await,

@@ -80,7 +80,7 @@ pub fn keeps_directories() -> bool {
 }
 
 /// `target/release`, found from `target/release/deps/cluster-…`.
-fn profile_directory() -> Result<PathBuf, Failure> {
+pub fn profile_directory() -> Result<PathBuf, Failure> {
     let program = env::current_exe()?;
     let directory = program.parent().and_then(Path::parent);
     Ok(directory.ok_or("the bench lies outside of a target directory")?.to_owned())

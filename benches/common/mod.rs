@@ -5,7 +5,7 @@
 
 pub mod environment;
 #[path = "../side_by_side/machine.rs"]
-mod machine;
+pub mod machine;
 pub mod nodes;
 #[path = "../side_by_side/proc.rs"]
 pub mod proc;

@@ -5,7 +5,7 @@ mod config;
 use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{self, Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use troupemq::mqtt::ProtocolVersion;
+use troupemq::load::{Client, Session, Target, TargetPlan};
 
-use crate::load::client;
-use crate::{Failure, proc};
+use crate::Failure;
+use crate::common::{nodes, proc};
+use crate::settings::{bench_directory, keeps_directories, profile_directory};
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
+const LOG: &str = "broker.log";
 const MOSQUITTO_PROGRAM: &str = "/usr/sbin/mosquitto";
 
 /// All processes that run now with their directories, for the way out that no destructor sees.
@@ -77,7 +79,7 @@ impl Kind {
         Ok(if line.is_empty() { self.name().to_owned() } else { line })
     }
 
-    fn program(self) -> Result<PathBuf, Failure> {
+    pub fn program(self) -> Result<PathBuf, Failure> {
         let (variable, default) = match self {
             Self::Troupemq => ("TROUPEMQ_BENCH_BROKER", profile_directory()?.join("troupemq")),
             Self::Mosquitto => ("TROUPEMQ_BENCH_MOSQUITTO", PathBuf::from(MOSQUITTO_PROGRAM)),
@@ -86,27 +88,14 @@ impl Kind {
     }
 }
 
-/// The directory that results and the brokers' data go to: `target/bench`, on the same disk as the build.
-pub fn bench_directory() -> Result<PathBuf, Failure> {
-    let target = profile_directory()?.parent().ok_or("the bench lies outside of a target directory")?.join("bench");
-    fs::create_dir_all(&target)?;
-    Ok(target)
-}
-
-/// `target/release`, found from `target/release/deps/side_by_side-…`.
-fn profile_directory() -> Result<PathBuf, Failure> {
-    let program = env::current_exe()?;
-    let directory = program.parent().and_then(Path::parent);
-    Ok(directory.ok_or("the bench lies outside of a target directory")?.to_owned())
-}
-
 /// A running broker.
 pub struct Broker {
     pub address: SocketAddr,
     pub pid: u32,
+    kind: Kind,
     child: Arc<Mutex<Child>>,
     /// Configuration, data and log; removed with the handle unless they are to be kept.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Broker {
@@ -118,57 +107,82 @@ impl Broker {
         let directory =
             tempfile::Builder::new().prefix("broker-").disable_cleanup(keeps_directories()).tempdir_in(bench_directory()?)?;
         let port = free_port()?;
-        let log_file = directory.path().join("broker.log");
-        let log = File::create(&log_file)?;
-        let child = command(kind, directory.path(), port)?.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
-        let pid = child.id();
-        let child = Arc::new(Mutex::new(child));
-        RUNNING.lock().unwrap().push((Arc::clone(&child), directory.path().to_owned()));
-        let broker = Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), pid, child, _directory: directory };
-        match broker.wait_until_ready() {
-            Ok(()) => Ok(broker),
-            Err(error) => Err(format!("{error}; its log: {}", fs::read_to_string(&log_file).unwrap_or_default().trim()).into()),
+        match kind {
+            Kind::Troupemq => fs::write(directory.path().join("config.xml"), config::troupemq(port, free_port()?))?,
+            Kind::Mosquitto => fs::write(directory.path().join("mosquitto.conf"), config::mosquitto(port))?,
         }
+        let child = launch(kind, &directory)?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let pid = child.lock().unwrap().id();
+        let broker = Self { address, pid, kind, child, directory };
+        broker.wait_until_ready()?;
+        Ok(broker)
+    }
+
+    /// SIGKILL, and a new start with the same data.
+    pub fn kill_and_start(&mut self) -> Result<(), Failure> {
+        self.end();
+        self.child = launch(self.kind, &self.directory)?;
+        self.pid = self.child.lock().unwrap().id();
+        self.wait_until_ready()
     }
 
     pub fn cpu_time(&self) -> Result<Duration, Failure> {
         proc::cpu_time(self.pid)
     }
 
-    pub fn resident_bytes(&self) -> Result<u64, Failure> {
-        proc::resident_bytes(self.pid)
+    pub fn user_bytes(&self) -> Result<u64, Failure> {
+        proc::user_bytes(self.pid)
+    }
+
+    fn end(&self) {
+        end(&self.child);
+        RUNNING.lock().unwrap().retain(|(child, _)| !Arc::ptr_eq(child, &self.child));
     }
 
     fn wait_until_ready(&self) -> Result<(), Failure> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let began = Instant::now();
+        let log = || fs::read_to_string(self.directory.path().join(LOG)).unwrap_or_default().trim().to_owned();
+        let plan = TargetPlan {
+            servers: vec![self.address.to_string()],
+            connect_timeout: Duration::from_secs(2),
+            ..TargetPlan::default()
+        };
+        let target = Target::find(&plan)?;
         loop {
             if let Some(status) = self.child.lock().unwrap().try_wait()? {
-                return Err(format!("the broker ended at once ({status})").into());
+                return Err(format!("the broker ended at once ({status}); its log: {}", log()).into());
             }
-            let probe = client::open(self.address, Ipv4Addr::LOCALHOST, "bench-probe", ProtocolVersion::V3_1_1);
-            let error: Failure = match runtime.block_on(async { tokio::time::timeout(Duration::from_secs(2), probe).await }) {
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(error)) => error,
-                Err(_) => "no CONNACK within 2 s".into(),
-            };
-            if began.elapsed() > READY_WITHIN {
-                return Err(format!("not ready within {} s: {error}", READY_WITHIN.as_secs()).into());
+            match probe(&target) {
+                Ok(_) => return Ok(()),
+                Err(error) if began.elapsed() > READY_WITHIN => {
+                    return Err(format!("not ready within {} s: {error}; its log: {}", READY_WITHIN.as_secs(), log()).into());
+                }
+                Err(_) => thread::sleep(Duration::from_millis(20)),
             }
-            thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
+/// Connects once; in a thread of its own, as a scene that looks after its broker has a runtime in this one.
+fn probe(target: &Target) -> Result<(), Failure> {
+    let connect = || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(Client::open(target, 0, "bench-probe", &Session::CLEAN))?;
+        Ok(())
+    };
+    thread::scope(|scope| scope.spawn(connect).join()).map_err(|_| "the probe panicked")?
+}
+
 impl Drop for Broker {
     fn drop(&mut self) {
-        end(&self.child);
-        RUNNING.lock().unwrap().retain(|(child, _)| !Arc::ptr_eq(child, &self.child));
+        self.end();
     }
 }
 
 /// Ends all brokers that this bench started.
 pub fn kill_all() {
+    nodes::kill_all();
     for (child, directory) in RUNNING.lock().unwrap().drain(..) {
         end(&child);
         if !keeps_directories() {
@@ -191,11 +205,6 @@ pub fn kill_all_on_signal() {
     });
 }
 
-/// Whether configuration, data and log of each broker stay in `target/bench` when it has ended.
-fn keeps_directories() -> bool {
-    env::var("TROUPEMQ_BENCH_KEEP").is_ok_and(|value| value == "1")
-}
-
 /// A process that has ended already is as good as ended.
 fn end(child: &Mutex<Child>) {
     let mut child = child.lock().unwrap();
@@ -203,21 +212,20 @@ fn end(child: &Mutex<Child>) {
     let _ = child.wait();
 }
 
-fn command(kind: Kind, directory: &Path, port: u16) -> Result<Command, Failure> {
+fn launch(kind: Kind, directory: &TempDir) -> Result<Arc<Mutex<Child>>, Failure> {
+    let path = directory.path();
+    let log = File::options().create(true).append(true).open(path.join(LOG))?;
     let mut command = Command::new(kind.program()?);
     match kind {
         Kind::Troupemq => {
-            let file = directory.join("config.xml");
-            fs::write(&file, config::troupemq(port, free_port()?))?;
-            command.args(["start", "--log", "warn", "--config"]).arg(file).arg("--data").arg(directory.join("data"));
+            command.args(["start", "--log", "warn", "--config"]).arg(path.join("config.xml")).arg("--data").arg(path.join("data"))
         }
-        Kind::Mosquitto => {
-            let file = directory.join("mosquitto.conf");
-            fs::write(&file, config::mosquitto(port))?;
-            command.arg("-c").arg(file);
-        }
-    }
-    Ok(command)
+        Kind::Mosquitto => command.arg("-c").arg(path.join("mosquitto.conf")),
+    };
+    let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+    let child = Arc::new(Mutex::new(child));
+    RUNNING.lock().unwrap().push((Arc::clone(&child), path.to_owned()));
+    Ok(child)
 }
 
 /// A port that was free a moment ago.

@@ -1,9 +1,9 @@
-//! Our broker and Debian's mosquitto side by side in one run: connections per second, memory per idle connection, and messages per
-//! second of publisher/subscriber pairs at QoS 0 and QoS 1.
+//! Our broker and Debian's mosquitto side by side in one run, with the load tool of `troupemq bench`: connects, pairs, fan-out and fan-in, a
+//! shared subscription, retained messages, offline sessions and what is left of them after kill -9; and three nodes of ours.
 //!
 //! Builds nothing: `target/release/troupemq` must be there (`cargo build --release`). Each scene gets a fresh broker, the brokers take
-//! turns (A B A B), the table shows the median of the rounds. `--quick` or `TROUPEMQ_BENCH_QUICK=1` runs small numbers as a smoke test.
-//! See `settings.rs` for all environment variables.
+//! turns (A B A B), the table shows the median of the rounds. A whole run writes `benches/RESULTS.md` and `benches/storm.svg`; `--quick` or
+//! `TROUPEMQ_BENCH_QUICK=1`, or a run of some scenes, writes them to `target/bench`. See `settings.rs` for all environment variables.
 
 // A program for people, like a test: it prints, and a broken assumption may end it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -11,12 +11,14 @@
 #![allow(clippy::disallowed_methods)]
 
 mod broker;
-mod load;
-mod machine;
-mod proc;
+#[path = "../common/mod.rs"]
+mod common;
+mod goals;
+mod plot;
 mod report;
 mod scene;
 mod settings;
+mod watch;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -52,11 +54,11 @@ fn run(settings: &Settings) -> Result<(), Failure> {
     let mut report = Report::new(settings, &kinds)?;
     for scene in scene::SCENES.iter().filter(|scene| settings.wants(scene.name)) {
         for round in 1..=settings.rounds {
-            for kind in &kinds {
+            for kind in kinds.iter().filter(|kind| scene.nodes == 1 || **kind == Kind::Troupemq) {
                 eprintln!("{} · round {round} of {} · {}", scene.title, settings.rounds, kind.name());
-                let figures =
-                    (scene.run)(*kind, settings).map_err(|error| format!("{} with {}: {error}", scene.title, kind.name()))?;
-                report.add(scene, *kind, round, &figures)?;
+                let (outcome, watched) = watch::play(scene, *kind, settings)
+                    .map_err(|error| format!("{} with {}: {error}", scene.title, kind.name()))?;
+                report.add(scene, *kind, round, &outcome, &watched)?;
             }
         }
     }

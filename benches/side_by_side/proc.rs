@@ -33,6 +33,12 @@ pub fn resident_bytes(pid: u32) -> Result<u64, Failure> {
     Ok(kib * 1024)
 }
 
+/// User memory in bytes that no file is behind: what a process took for itself.
+pub fn user_bytes(pid: u32) -> Result<u64, Failure> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(kib_of(&status, "RssAnon:").ok_or("no RssAnon in /proc/PID/status")? * 1024)
+}
+
 /// How many files this process, and so its children, may open.
 pub fn open_files_max() -> Result<usize, Failure> {
     let limits = fs::read_to_string("/proc/self/limits")?;

@@ -1,29 +1,41 @@
 //! The table for people and the lines for programs.
 
 use std::env;
-use std::fs::File;
-use std::io::Write;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
+use troupemq::load::{BUSY_MAX, Outcome, Slice, show};
 use troupemq::mqtt::ProtocolVersion;
+use troupemq::telemetry::utc::Utc;
 
 use crate::Failure;
-use crate::broker::{self, Kind};
-use crate::machine::Machine;
+use crate::broker::Kind;
+use crate::common::machine::Machine;
+use crate::goals;
+use crate::plot::{self, Storm};
 use crate::scene::{Combine, Figure, Scene};
-use crate::settings::Settings;
+use crate::settings::{Settings, bench_directory};
+use crate::watch::Watched;
 
-/// Part of its threads' time from which on the load tool itself may be what was measured.
-const LOAD_TOOL_BUSY: f64 = 0.9;
+/// The scene that is drawn.
+const DRAWN: &str = "connect";
 
 pub struct Report {
     versions: Vec<(Kind, String)>,
     head: Vec<String>,
     rows: Vec<Row>,
+    /// By scene, broker and what was wrong.
+    faults: Vec<String>,
+    storms: Vec<(Kind, Vec<Slice>)>,
+    clients: usize,
     file: File,
-    path: PathBuf,
+    directory: PathBuf,
+    /// Where the table is kept.
+    kept: PathBuf,
     quick: bool,
 }
 
@@ -41,58 +53,83 @@ impl Report {
     pub fn new(settings: &Settings, kinds: &[Kind]) -> Result<Self, Failure> {
         let machine = Machine::read();
         let versions = kinds.iter().map(|kind| Ok((*kind, kind.version()?))).collect::<Result<Vec<_>, Failure>>()?;
-        let path = broker::bench_directory()?.join("side_by_side.json");
-        let mut file = File::create(&path)?;
+        let directory = bench_directory()?;
+        let mut file = File::create(directory.join("side_by_side.json"))?;
         let command = command_line();
         let facts = json!({
             "kind": "run", "command": command, "processor": machine.processor, "cores": machine.cores, "kernel": machine.kernel,
-            "load_average": machine.load_average, "quick": settings.quick, "rounds": settings.rounds, "clients": settings.clients,
-            "handshakes": settings.handshakes, "pairs": settings.pairs, "window": settings.window,
-            "payload_bytes": settings.payload_bytes, "measure_s": settings.measure.as_secs(), "load_threads": settings.load_threads,
-            "mqtt": settings.version.name(),
+            "load_average": machine.load_average, "quick": settings.quick, "rounds": settings.rounds, "mqtt": settings.version.name(),
             "brokers": versions.iter().map(|(kind, version)| json!({"name": kind.name(), "version": version, "mode": kind.mode()})).collect::<Vec<_>>(),
         });
         writeln!(file, "{facts}")?;
+        let kept =
+            if settings.is_whole() { PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches") } else { directory.clone() };
         Ok(Self {
             head: head(settings, &machine, &versions, &command),
             versions,
             rows: Vec::new(),
+            faults: Vec::new(),
+            storms: Vec::new(),
+            clients: settings.clients,
             file,
-            path,
+            directory,
+            kept,
             quick: settings.quick,
         })
     }
 
-    pub fn add(&mut self, scene: &Scene, kind: Kind, round: usize, figures: &[Figure]) -> Result<(), Failure> {
-        for figure in figures {
+    pub fn add(&mut self, scene: &Scene, kind: Kind, round: usize, outcome: &Outcome, watched: &Watched) -> Result<(), Failure> {
+        let mut figures = (scene.figures)(outcome, watched);
+        let busiest = outcome.tool.busiest.unwrap_or_default();
+        figures.push(Figure { name: "load tool", unit: "of its busiest thread", value: busiest, combine: Combine::LoadTool });
+        let line =
+            json!({"kind": "round", "scene": scene.name, "broker": kind.name(), "round": round, "load_tool": outcome.json()});
+        writeln!(self.file, "{line}")?;
+        for figure in &figures {
             let line = json!({"kind": "figure", "scene": scene.name, "broker": kind.name(), "round": round, "name": figure.name,
                 "unit": figure.unit, "value": figure.value});
             writeln!(self.file, "{line}")?;
             eprintln!("    {:<34} {:>12} {}", figure.name, show(figure.value), figure.unit);
-            if figure.combine == Combine::LoadTool && figure.value > LOAD_TOOL_BUSY {
-                eprintln!(
-                    "    warning: the load tool was busy {:.0} % of the time: it may be the bottleneck",
-                    figure.value * 100.0
-                );
-            }
             self.row(scene, figure).readings.push((kind, figure.value));
+        }
+        if let Some(bottleneck) = outcome.tool.bottleneck() {
+            eprintln!("    warning: {bottleneck}");
+        }
+        for fault in &outcome.faults {
+            eprintln!("    {fault}");
+            self.faults.push(format!("{}, {}, round {round}: {fault}.", scene.title, kind.name()));
+        }
+        if scene.name == DRAWN {
+            // The last round is drawn.
+            self.storms.retain(|(of, _)| *of != kind);
+            self.storms.push((kind, outcome.series.clone()));
         }
         Ok(())
     }
 
-    /// Prints the table.
+    /// Prints the table, and keeps it.
     pub fn finish(mut self, took: Duration) -> Result<(), Failure> {
-        println!();
-        self.head.iter().for_each(|line| println!("{line}"));
-        println!();
-        self.print_table()?;
-        println!();
-        self.print_faults();
-        self.print_load_tool();
-        if self.quick {
-            println!("- Quick run: small numbers, one round. A smoke test, no figures to quote.");
+        let mut text = String::from("# Results of `make bench`\n\n");
+        text += &self.head.join("\n\n");
+        text += "\n\n";
+        text += &self.table()?;
+        text += "\n\"Must\" and \"goal\" are the issue's; \"2 x\" is twice mosquitto's figure of the same run. A figure without them is for the reader.\n\n";
+        if !self.storms.is_empty() {
+            let storms: Vec<Storm> =
+                self.storms.iter().map(|(kind, slices)| Storm { name: kind.name().into(), slices: slices.clone() }).collect();
+            let title = format!("{} clients connect, clean start", show(self.clients as f64));
+            fs::write(self.kept.join("storm.svg"), plot::svg(&title, &storms))?;
+            text += "![connects per second and p99 over the storm](storm.svg)\n\n";
         }
-        println!("- Took {} s; every reading is in `{}`.", took.as_secs(), self.path.display());
+        text += &self.remarks();
+        _ = writeln!(text, "- It took {} s.", took.as_secs());
+        fs::write(self.kept.join("RESULTS.md"), &text)?;
+        println!("{text}");
+        println!(
+            "- Kept in `{}`; every reading is in `{}`.",
+            self.kept.display(),
+            self.directory.join("side_by_side.json").display()
+        );
         Ok(())
     }
 
@@ -106,13 +143,12 @@ impl Report {
         &mut self.rows[position]
     }
 
-    fn print_table(&mut self) -> Result<(), Failure> {
+    fn table(&mut self) -> Result<String, Failure> {
         let columns: String = self.versions.iter().map(|(_, version)| format!(" {version} |")).collect();
-        println!("| Scene | Figure |{columns} Ratio |");
-        println!("| --- | --- |{} ---: |", " ---: |".repeat(self.versions.len()));
+        let mut text = format!("| Scene | Figure |{columns} Ratio | Must | Goal | Reached |\n");
+        _ = writeln!(text, "| --- | --- |{} ---: | ---: | ---: | --- |", " ---: |".repeat(self.versions.len()));
         for row in self.rows.iter().filter(|row| row.combine != Combine::LoadTool) {
-            let ours = row.combined(Kind::Troupemq);
-            let theirs = row.combined(Kind::Mosquitto);
+            let (ours, theirs) = (row.combined(Kind::Troupemq), row.combined(Kind::Mosquitto));
             let cells: String = self
                 .versions
                 .iter()
@@ -124,42 +160,43 @@ impl Report {
                 }
                 _ => None,
             };
-            let better = match row.combine {
-                Combine::LowerIsBetter => ", lower is better",
-                _ => "",
-            };
             let shown = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-            println!("| {} | {}, {}{better} |{cells} {shown} |", row.title, row.name, row.unit);
+            let bounds = goals::of(row.scene, row.name);
+            let (must, goal) = bounds.map_or_else(Default::default, |(must, goal)| (must.shown(), goal.shown()));
+            // Small numbers reach or miss nothing.
+            let verdict = ours.filter(|_| !self.quick).map_or("", |ours| goals::verdict(row.scene, row.name, ours, theirs));
+            let better = if row.combine == Combine::LowerIsBetter { ", lower is better" } else { "" };
+            let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
+            _ = writeln!(text, "| {} | {}{unit}{better} |{cells} {shown} | {must} | {goal} | {verdict} |", row.title, row.name);
             let line = json!({"kind": "summary", "scene": row.scene, "name": row.name, "unit": row.unit, "troupemq": ours,
-                "mosquitto": theirs, "ratio": ratio});
+                "mosquitto": theirs, "ratio": ratio, "reached": verdict});
             writeln!(self.file, "{line}")?;
         }
-        Ok(())
+        Ok(text)
     }
 
-    /// A rate with losses is the rate of another task.
-    fn print_faults(&self) {
-        for row in self.rows.iter().filter(|row| row.combine == Combine::Total) {
+    /// What a reader of the table must know.
+    fn remarks(&self) -> String {
+        let mut text = String::new();
+        for fault in &self.faults {
+            _ = writeln!(text, "- {fault}");
+        }
+        for row in self.rows.iter().filter(|row| row.combine == Combine::LoadTool) {
             for (kind, _) in &self.versions {
-                if let Some(count) = row.combined(*kind).filter(|count| *count > 0.0) {
-                    let (title, count, name) = (row.title, show(count), row.name);
-                    println!("- {title}: {count} {name} with {}: its other figures of this scene do not compare.", kind.name());
+                if let Some(share) = row.combined(*kind).filter(|share| *share >= BUSY_MAX) {
+                    let (title, share) = (row.title, share * 100.0);
+                    _ = writeln!(
+                        text,
+                        "- {title}, {}: a thread of the load tool was busy {share:.0} % of the time; it may have been the bottleneck.",
+                        kind.name()
+                    );
                 }
             }
         }
-    }
-
-    fn print_load_tool(&self) {
-        for row in self.rows.iter().filter(|row| row.combine == Combine::LoadTool) {
-            let shares: Vec<String> = self
-                .versions
-                .iter()
-                .filter_map(|(kind, _)| row.combined(*kind).map(|share| format!("{:.0} % with {}", share * 100.0, kind.name())))
-                .collect();
-            let busy = row.readings.iter().any(|(_, share)| *share > LOAD_TOOL_BUSY);
-            let warning = if busy { "; it may have been the bottleneck" } else { "" };
-            println!("- {}: the load tool was busy {} of the time its threads had{warning}.", row.title, shares.join(", "));
+        if self.quick {
+            text += "- Quick run: small numbers, one round. A smoke test, no figures to quote.\n";
         }
+        text
     }
 }
 
@@ -180,50 +217,52 @@ impl Row {
 }
 
 fn head(settings: &Settings, machine: &Machine, versions: &[(Kind, String)], command: &str) -> Vec<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let version = if settings.version == ProtocolVersion::V5 { "MQTT 5" } else { "MQTT 3.1.1" };
+    let number = |number: usize| show(number as f64);
     let mut lines = vec![
         format!(
-            "Machine: {}, {} cores, Linux {}, load average {} at the start. Command: `{command}`. Median of {} round(s), brokers in turn, each \
-             scene with a fresh broker on loopback; nothing is pinned, load tool and broker share the cores.",
-            machine.processor, machine.cores, machine.kernel, machine.load_average, settings.rounds
+            "{} UTC, {}, {} cores, Linux {}, load average {} at the start. Command: `{command}`. Median of {} round(s), brokers in turn, each \
+             scene with a fresh broker on loopback; nothing is pinned, load tool and brokers share the cores.",
+            Utc::of(now).for_log(),
+            machine.processor,
+            machine.cores,
+            machine.kernel,
+            machine.load_average,
+            settings.rounds
         ),
         format!(
-            "{version}, clean start. Connect: {} clients from {} addresses, {} handshakes under way. Pairs: {} publishers and as many \
-             subscribers, {} bytes, {} messages of a pair under way, {} s.",
-            settings.clients,
-            settings.sources,
-            settings.handshakes,
-            settings.pairs,
+            "{version}, {} bytes a message. Connect: {} clients from {} addresses, {} handshakes under way; {} at once. Pairs: {}, {} messages of each \
+             in flight, {} s; at a rate: {} messages a second. Fan: 1 to {} and {} to 1; shared: {} publishers, 10 members; there a message is in \
+             flight until it is received. Retained: {}, to a new `#`. Offline: {} sessions, {} messages each.",
             settings.payload_bytes,
+            number(settings.clients),
+            settings.sources.len(),
+            settings.handshakes,
+            number(settings.burst),
+            number(settings.pairs),
             settings.window,
-            settings.measure.as_secs()
+            settings.measure.as_secs(),
+            show(settings.rate),
+            number(settings.fan),
+            number(settings.fan),
+            number(settings.shared_publishers),
+            number(settings.retained),
+            number(settings.sessions),
+            number(settings.messages),
         ),
     ];
-    lines.extend(versions.iter().map(|(kind, version)| format!("{version}: {}.", kind.mode())));
+    lines.push(versions.iter().map(|(kind, version)| format!("{version}: {}.", kind.mode())).collect::<Vec<_>>().join(" "));
     lines
 }
 
 /// How this run can be repeated.
 fn command_line() -> String {
-    let quick = if env::args().any(|argument| argument == "--quick") { " -- --quick" } else { "" };
+    let quick = if env::args().any(|argument| argument == "--quick") { "TROUPEMQ_BENCH_QUICK=1 " } else { "" };
     let mut variables: Vec<String> = env::vars()
         .filter(|(name, _)| name.starts_with("TROUPEMQ_BENCH_") && !name.ends_with("_BROKER") && !name.ends_with("_MOSQUITTO"))
         .map(|(name, value)| format!("{name}={value} "))
         .collect();
     variables.sort();
-    format!("{}cargo bench --bench side_by_side{quick}", variables.concat())
-}
-
-/// Three digits that count, thousands set off.
-fn show(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude < 10.0 && value.fract() != 0.0 {
-        return format!("{value:.2}");
-    }
-    if magnitude < 100.0 && value.fract() != 0.0 {
-        return format!("{value:.1}");
-    }
-    let digits = format!("{magnitude:.0}");
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap_or_default()).collect();
-    groups.join(",")
+    format!("{quick}{}make bench", variables.concat())
 }

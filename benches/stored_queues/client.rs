@@ -1,23 +1,23 @@
-//! A client that blocks: one thread each, packets read in place.
+//! A client of the load tool that blocks: one thread each.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use troupemq::mqtt::packet::{
-    Connect, ConnectProperties, Disconnect, Publish, PublishProperties, RetainHandling, Subscribe, SubscriptionOptions,
-    SubscriptionRequest,
-};
-use troupemq::mqtt::{Packet, ProtocolVersion, QoS, ReasonCode, UserProperties, codec};
+use bytes::Bytes;
+use tokio::runtime::{self, Runtime};
+use tokio::time::timeout;
+use troupemq::load::{self, Session, Target, TargetPlan, encode};
+use troupemq::mqtt::packet::Publish;
+use troupemq::mqtt::{Packet, QoS, codec};
 
-const VERSION: ProtocolVersion = ProtocolVersion::V5;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SESSION_EXPIRY_S: u32 = 100_000;
+const INBOX_BYTES: usize = 64 * 1024;
 
 pub struct Client {
-    stream: TcpStream,
-    inbox: BytesMut,
+    runtime: Runtime,
+    client: load::Client,
     out: Vec<u8>,
     in_flight: usize,
     /// PUBLISH packets that may be unacknowledged.
@@ -28,56 +28,22 @@ pub struct Client {
 impl Client {
     /// Connects; a persistent session is resumed or made.
     pub fn connect(server: SocketAddr, id: &str, persistent: bool) -> Self {
-        let stream = TcpStream::connect(server).expect("a connection");
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = Self { stream, inbox: BytesMut::new(), out: Vec::new(), in_flight: 0, window: 1, packet_id: 0 };
-        client.send(&Packet::Connect(Box::new(Connect {
-            protocol: VERSION,
-            clean_start: !persistent,
-            keep_alive: 0,
-            client_id: id.into(),
-            will: None,
-            username: None,
-            password: None,
-            properties: ConnectProperties {
-                session_expiry_interval: persistent.then_some(SESSION_EXPIRY_S),
-                ..ConnectProperties::default()
-            },
-        })));
-        match client.next() {
-            Packet::Connack(connack) if connack.reason_code == ReasonCode::Success => {
-                client.window = connack.properties.receive_maximum.map_or(65_535, usize::from);
-            }
-            other => panic!("{other:?} instead of CONNACK"),
-        }
-        client
+        let session = if persistent { Session::kept(SESSION_EXPIRY_S) } else { Session::CLEAN };
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let mut client = runtime.block_on(load::Client::open(&target(server), 0, id, &session)).expect("a connection");
+        client.inbox.grow_to(INBOX_BYTES);
+        let window = usize::from(client.receive_maximum);
+        Self { runtime, client, out: Vec::new(), in_flight: 0, window, packet_id: 0 }
     }
 
     /// Whether somebody lets a client in.
     pub fn is_served(server: SocketAddr) -> bool {
-        let Ok(mut stream) = TcpStream::connect(server) else { return false };
-        // MQTT 3.1.1, clean session, no client id.
-        let connect = [0x10, 12, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 0];
-        let mut connack = [0; 4];
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&connect).is_ok() && stream.read_exact(&mut connack).is_ok() && connack[3] == 0
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(load::Client::open(&target(server), 0, "", &Session::CLEAN)).is_ok()
     }
 
     pub fn subscribe(&mut self, filter: &str) {
-        let options = SubscriptionOptions {
-            qos: QoS::AtLeastOnce,
-            no_local: false,
-            retain_as_published: false,
-            retain_handling: RetainHandling::DoNotSend,
-        };
-        self.send(&Packet::Subscribe(Box::new(Subscribe {
-            packet_id: std::num::NonZeroU16::MIN,
-            subscription_identifier: None,
-            user_properties: UserProperties::new(),
-            filters: vec![SubscriptionRequest { filter: filter.into(), options }],
-        })));
-        assert!(matches!(self.next(), Packet::Suback(_)));
+        self.runtime.block_on(self.client.subscribe(filter, QoS::AtLeastOnce)).expect("a subscription");
     }
 
     /// Sends a QoS 1 message as soon as the window has room.
@@ -87,18 +53,9 @@ impl Client {
             self.take_acknowledgement();
         }
         self.packet_id = self.packet_id.checked_add(1).unwrap_or(1);
-        let packet = Packet::Publish(Box::new(Publish {
-            dup: false,
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            topic: topic.into(),
-            packet_id: std::num::NonZeroU16::new(self.packet_id),
-            properties: PublishProperties::default(),
-            payload: Bytes::copy_from_slice(payload),
-        }));
-        let mut bytes = BytesMut::new();
-        codec::encode(&packet, VERSION, &mut bytes);
-        self.out.extend_from_slice(&bytes);
+        let id = NonZeroU16::new(self.packet_id).expect("not 0");
+        let packet = load::publish(topic, QoS::AtLeastOnce, id, payload);
+        self.out.extend_from_slice(&encode(&packet, self.client.version));
         self.in_flight += 1;
     }
 
@@ -111,11 +68,9 @@ impl Client {
 
     /// Receives and acknowledges so many messages; `visit` gets topic and payload.
     pub fn receive(&mut self, count: usize, mut visit: impl FnMut(&[u8], &[u8])) {
-        let mut received = 0;
-        while received < count {
+        for _ in 0..count {
             let publish = self.next_publish();
             visit(publish.topic.as_bytes(), &publish.payload);
-            received += 1;
         }
         self.flush();
     }
@@ -138,10 +93,9 @@ impl Client {
         }
     }
 
-    pub fn disconnect(mut self) {
-        self.send(&Packet::Disconnect(Box::new(Disconnect { reason_code: ReasonCode::Success, properties: Default::default() })));
-        // To its end: whatever was sent before is handled then.
-        while self.stream.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {}
+    /// To its end: whatever was sent before is handled then.
+    pub fn disconnect(self) {
+        self.runtime.block_on(self.client.disconnect()).expect("sent");
     }
 
     fn next_publish(&mut self) -> Publish {
@@ -163,32 +117,28 @@ impl Client {
         self.in_flight -= 1;
     }
 
-    fn send(&mut self, packet: &Packet) {
-        let mut bytes = BytesMut::new();
-        codec::encode(packet, VERSION, &mut bytes);
-        self.out.extend_from_slice(&bytes);
-        self.flush();
-    }
-
     fn flush(&mut self) {
-        self.stream.write_all(&self.out).expect("sent");
+        self.runtime.block_on(self.client.stream.write_all(&self.out)).expect("sent");
         self.out.clear();
     }
 
     /// The next packet; what is to be said is said before it is waited for.
     fn next(&mut self) -> Packet {
         loop {
-            if let Some(frame) = codec::frame(&self.inbox, codec::MAX_PACKET_SIZE).expect("a packet")
-                && frame.total_len() <= self.inbox.len()
-            {
-                let packet = self.inbox.split_to(frame.total_len()).freeze();
-                return codec::decode(frame, packet, Some(VERSION)).expect("a packet");
+            if let Some((frame, bytes)) = self.client.inbox.take().expect("a packet") {
+                let packet = Bytes::copy_from_slice(bytes);
+                return codec::decode(frame, packet, Some(self.client.version)).expect("a packet");
             }
             self.flush();
-            let mut buffer = [0; 65_536];
-            let count = self.stream.read(&mut buffer).expect("something in time");
-            assert!(count > 0, "the node closed the connection");
-            self.inbox.extend_from_slice(&buffer[..count]);
+            let load::Client { inbox, stream, .. } = &mut self.client;
+            let filled = self.runtime.block_on(async { timeout(PATIENCE, inbox.fill(stream)).await });
+            filled.expect("something in time").expect("an open connection");
         }
     }
+}
+
+fn target(server: SocketAddr) -> Target {
+    let plan =
+        TargetPlan { servers: vec![server.to_string()], keep_alive: 0, connect_timeout: PATIENCE, ..TargetPlan::default() };
+    Target::find(&plan).expect("a server")
 }

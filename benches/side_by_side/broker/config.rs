@@ -1,5 +1,5 @@
-//! The configuration of each broker. Both let a client have 100 QoS 1 messages in flight and queue 1,000 for it, so that no limit of the
-//! configuration decides a scene.
+//! The configuration of each broker. Both let a client have 100 messages above QoS 0 in flight and queue a million for it, so that no limit of
+//! the configuration decides a scene.
 
 /// The embedded default on other ports; WebSocket left out as nothing connects there.
 pub fn troupemq(port: u16, http_port: u16) -> String {
@@ -14,7 +14,7 @@ pub fn troupemq(port: u16, http_port: u16) -> String {
     <http><port>{http_port}</port><bind-address>127.0.0.1</bind-address></http>
     <mqtt>
         <receive-maximum><server-receive-maximum>100</server-receive-maximum></receive-maximum>
-        <queued-messages><max-queue-size>1000</max-queue-size></queued-messages>
+        <queued-messages><max-queue-size>1000000</max-queue-size></queued-messages>
     </mqtt>
     <persistence><mode>file</mode></persistence>
     <mqtt-addons>
@@ -37,7 +37,7 @@ allow_anonymous true
 persistence false
 set_tcp_nodelay true
 max_inflight_messages 100
-max_queued_messages 1000
+max_queued_messages 1000000
 log_dest stderr
 log_type error
 log_type warning

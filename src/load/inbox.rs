@@ -2,11 +2,9 @@
 
 use std::io;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use troupemq::mqtt::codec::{self, Frame, MAX_PACKET_SIZE};
-
-use crate::Failure;
+use super::Failure;
+use super::stream::Stream;
+use crate::mqtt::codec::{self, Frame, MAX_PACKET_SIZE};
 
 const HANDSHAKE_BYTES: usize = 256;
 
@@ -31,7 +29,7 @@ impl Inbox {
     }
 
     /// The next whole packet, fixed header included; `None` until more is read.
-    pub fn next(&mut self) -> Result<Option<(Frame, &[u8])>, Failure> {
+    pub fn take(&mut self) -> Result<Option<(Frame, &[u8])>, Failure> {
         let unread = &self.buffer[self.start..self.end];
         match codec::frame(unread, MAX_PACKET_SIZE)? {
             Some(frame) if frame.total_len() <= unread.len() => {
@@ -47,7 +45,7 @@ impl Inbox {
     ///
     /// # Errors
     /// `UnexpectedEof` when the server has closed.
-    pub async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    pub async fn fill(&mut self, stream: &mut Stream) -> io::Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -61,5 +59,10 @@ impl Inbox {
                 Ok(())
             }
         }
+    }
+
+    /// What is read and not taken.
+    pub(super) fn into_rest(self) -> Vec<u8> {
+        self.buffer[self.start..self.end].to_vec()
     }
 }

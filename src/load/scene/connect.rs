@@ -1,0 +1,253 @@
+//! Clients that connect, in a closed loop, at a rate or all at once, and stay.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, spawn_local};
+
+use super::{Names, SETUP_WITHIN, conclude, forget, join_all, mine};
+use crate::load::client::{Client, Session};
+use crate::load::connection::Connection;
+use crate::load::counters::add;
+use crate::load::crew::{self, FINISH, Halt, Line, Setting, Step};
+use crate::load::drive::{Idle, drive};
+use crate::load::latency::Latency;
+use crate::load::numbering::share;
+use crate::load::pace::Metronome;
+use crate::load::report::Outcome;
+use crate::load::thread::{Phase, Thread};
+use crate::load::units::{seconds, whole};
+use crate::load::{ConnectPace, ConnectPlan, Failure, Mark, Observer};
+
+const GO: Step = 1;
+/// Reasons kept apart.
+const REASONS_MAX: usize = 20;
+/// For all to part.
+const PART_WITHIN: Duration = Duration::from_secs(30);
+
+pub(super) async fn play(
+    plan: &ConnectPlan,
+    names: Arc<Names>,
+    setting: Setting,
+    outcome: &mut Outcome,
+    observer: &mut dyn Observer,
+) -> Result<(), Failure> {
+    let threads = setting.threads;
+    let shared = plan.clone();
+    let mut crew = crew::start(setting, move |thread, line| work(shared.clone(), Arc::clone(&names), thread, line))?;
+    observer.at(Mark::Ready)?;
+    crew.say("connecting");
+    crew.begin();
+    observer.at(Mark::Begin)?;
+    crew.order(GO);
+    let storm = match crew.all_done(GO, SETUP_WITHIN.max(expected(plan) * 2)).await {
+        Ok(()) => {
+            crew.end();
+            observer.at(Mark::End)?;
+            observer.at(Mark::Connected)?;
+            crew.say("holding");
+            // Where all are lost there is nothing to hold.
+            let held = crew.run_until(plan.hold, |totals| totals.connected > 0 && totals.lost >= totals.connected).await;
+            observer.at(Mark::Held)?;
+            held
+        }
+        halted => halted,
+    };
+    let totals = crew.totals();
+    let parts = crew.finish(PART_WITHIN).await;
+    report(plan, parts, outcome);
+    outcome.add("lost", "connections lost while held", "", totals.lost as f64);
+    conclude(&mut crew, threads, matches!(plan.pace, ConnectPace::Rate(_)), outcome);
+    if storm == Err(Halt::TooLong) {
+        outcome.faults.push("connecting took too long".into());
+    }
+    Ok(())
+}
+
+/// How long the storm takes where the pace is given.
+fn expected(plan: &ConnectPlan) -> Duration {
+    match plan.pace {
+        ConnectPace::Rate(rate) => Duration::from_millis(whole(plan.clients as f64 / rate * 1000.0)),
+        ConnectPace::Handshakes(_) | ConnectPace::Burst => Duration::ZERO,
+    }
+}
+
+fn report(plan: &ConnectPlan, parts: Vec<Part>, outcome: &mut Outcome) {
+    let mut latency = Latency::new();
+    let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+    for part in parts {
+        for (began_ns, took_ns) in part.handshakes {
+            latency.record(took_ns);
+            first_ns = first_ns.min(began_ns);
+            last_ns = last_ns.max(began_ns + took_ns);
+        }
+        part.reasons.into_iter().for_each(|(reason, count)| *reasons.entry(reason).or_default() += count);
+    }
+    let times = latency.times();
+    let elapsed = seconds(last_ns.saturating_sub(first_ns));
+    let rate = if elapsed > 0.0 { times.count as f64 / elapsed } else { 0.0 };
+    outcome.add("connects_per_s", "connects", "per second", rate);
+    outcome.add("connected", "clients connected", "", times.count as f64);
+    outcome.add(
+        "not_connected",
+        "clients not connected",
+        "",
+        plan.clients.saturating_sub(usize::try_from(times.count).unwrap_or(0)) as f64,
+    );
+    outcome.add("elapsed_s", "from the first SYN to the last CONNACK", "s", elapsed);
+    outcome.times.push(("connect", "SYN to CONNACK", times));
+    outcome.faults.extend(reasons.into_iter().map(|(reason, count)| format!("{count} clients: {reason}")));
+}
+
+/// What one thread reports.
+struct Part {
+    /// Begin, and time to the CONNACK; nanoseconds.
+    handshakes: Vec<(u64, u64)>,
+    /// Why clients were not let in or were lost.
+    reasons: BTreeMap<String, u64>,
+}
+
+/// One thread's clients.
+struct Crowd {
+    plan: ConnectPlan,
+    names: Arc<Names>,
+    thread: Rc<Thread>,
+    numbers: RefCell<Box<dyn Iterator<Item = usize>>>,
+    handshakes: RefCell<Vec<(u64, u64)>>,
+    reasons: RefCell<BTreeMap<String, u64>>,
+    held: RefCell<Vec<JoinHandle<()>>>,
+    under_way: Cell<usize>,
+}
+
+async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line: Line) -> Result<Part, Failure> {
+    let numbers: Box<dyn Iterator<Item = usize>> = Box::new(mine(&thread, plan.clients));
+    let crowd = Rc::new(Crowd {
+        plan,
+        names,
+        thread: Rc::clone(&thread),
+        numbers: RefCell::new(numbers),
+        handshakes: RefCell::default(),
+        reasons: RefCell::default(),
+        held: RefCell::default(),
+        under_way: Cell::new(0),
+    });
+    if line.wait(GO).await {
+        thread.enter(Phase::Going);
+        let mut end = line.clone();
+        tokio::select! {
+            connected = Rc::clone(&crowd).connect_all() => {
+                connected?;
+                line.done(GO).await;
+                line.wait(FINISH).await;
+            }
+            _ = end.wait(FINISH) => {}
+        }
+    }
+    thread.enter(Phase::Finishing);
+    join_all(crowd.held.take(), PART_WITHIN).await;
+    Ok(Part { handshakes: crowd.handshakes.take(), reasons: crowd.reasons.take() })
+}
+
+impl Crowd {
+    async fn connect_all(self: Rc<Self>) -> Result<(), Failure> {
+        let at_once = match self.plan.pace {
+            ConnectPace::Rate(rate) => return self.connect_at(rate).await,
+            ConnectPace::Handshakes(all) => share(all, self.thread.threads, self.thread.index).max(1),
+            ConnectPace::Burst => self.plan.clients,
+        };
+        let workers = at_once.min(share(self.plan.clients, self.thread.threads, self.thread.index));
+        let tasks: Vec<_> = (0..workers).map(|_| spawn_local(Rc::clone(&self).connect_in_turn())).collect();
+        for task in tasks {
+            _ = task.await;
+        }
+        Ok(())
+    }
+
+    async fn connect_in_turn(self: Rc<Self>) {
+        while let Some(number) = self.next_number() {
+            let began_ns = self.thread.clock.now_ns();
+            Rc::clone(&self).connect(number, began_ns).await;
+        }
+    }
+
+    fn next_number(&self) -> Option<usize> {
+        if self.thread.is_finishing() { None } else { self.numbers.borrow_mut().next() }
+    }
+
+    /// The open loop: times count from when a client was to connect.
+    async fn connect_at(self: Rc<Self>, per_second: f64) -> Result<(), Failure> {
+        let metronome = Metronome::new()?;
+        let start_ns = self.thread.clock.now_ns();
+        while let Some(number) = self.next_number() {
+            let due_ns = start_ns + whole(number as f64 / per_second * 1e9);
+            let now = self.thread.clock.now_ns();
+            if due_ns > now {
+                metronome.sleep(due_ns - now).await;
+            }
+            self.thread.counters.times.lock().lag.record(self.thread.clock.now_ns().saturating_sub(due_ns));
+            self.under_way.set(self.under_way.get() + 1);
+            let crowd = Rc::clone(&self);
+            spawn_local(async move {
+                Rc::clone(&crowd).connect(number, due_ns).await;
+                crowd.under_way.set(crowd.under_way.get() - 1);
+            });
+            tokio::task::yield_now().await;
+        }
+        // Each attempt has an end of its own.
+        while self.under_way.get() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    async fn connect(self: Rc<Self>, number: usize, began_ns: u64) {
+        let id = self.names.client("", number);
+        let session = match self.plan.session_expiry_s {
+            0 => Session::CLEAN,
+            expiry_s => Session::kept(expiry_s),
+        };
+        match Client::open(&self.names.target, number, &id, &session).await {
+            Ok(client) => {
+                let took_ns = self.thread.clock.now_ns().saturating_sub(began_ns);
+                add(&self.thread.counters.connected, 1);
+                self.thread.counters.times.lock().latency.record(took_ns);
+                self.handshakes.borrow_mut().push((began_ns, took_ns));
+                let held = spawn_local(Rc::clone(&self).hold(number, id, client));
+                self.held.borrow_mut().push(held);
+            }
+            Err(failure) => {
+                add(&self.thread.counters.failed, 1);
+                self.note(&failure.to_string());
+            }
+        }
+    }
+
+    /// Until the thread finishes.
+    async fn hold(self: Rc<Self>, number: usize, id: String, client: Client) {
+        let gate = self.thread.new_gate();
+        let kept = self.plan.session_expiry_s > 0 && !self.plan.keep;
+        match drive(Connection::from(client), &RefCell::new(Idle), &gate, &self.thread).await {
+            Ok(connection) => {
+                add(&self.thread.counters.parted, 1);
+                _ = connection.into_client().part(kept.then_some(0)).await;
+                if kept && !self.names.target.version.is_v5() {
+                    forget(&self.names, number, &id).await;
+                }
+            }
+            Err(failure) => {
+                add(&self.thread.counters.lost, 1);
+                self.note(&format!("lost: {failure}"));
+            }
+        }
+    }
+
+    fn note(&self, reason: &str) {
+        let mut reasons = self.reasons.borrow_mut();
+        let reason = if reasons.len() < REASONS_MAX || reasons.contains_key(reason) { reason } else { "other reasons" };
+        *reasons.entry(reason.to_owned()).or_default() += 1;
+    }
+}
