@@ -21,7 +21,7 @@ JAVASCRIPT := cluster-tests/interop/javascript
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
 INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
 
-.PHONY: help build run cluster test bench bench-cluster bench-addons fuzz sim lint fmt clean test-needs test-commands
+.PHONY: help build run cluster test bench bench-cluster bench-addons bench-micro fuzz sim lint fmt clean test-needs test-commands
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ test: test-needs ## Run all tests: units, real clients, real clusters
 	cat /dev/null $$(ls *.skipped 2>/dev/null)
 
 # benches/side_by_side/settings.rs lists the variables; TROUPEMQ_BENCH_QUICK=1 is a smoke test. A whole run writes benches/RESULTS.md.
-bench: test-commands ## Measure side by side with mosquitto
+bench: build test-commands ## Measure side by side with mosquitto
 	$(CARGO) bench --bench side_by_side
 
 # KILLS=50 for the figures to quote; benches/cluster/settings.rs lists all variables.
@@ -56,6 +56,10 @@ bench-cluster: build ## Measure a cluster of three: fail-over, restart, replicat
 # benches/addons/settings.rs lists the variables; TROUPEMQ_BENCH_QUICK=1 is a smoke test. Ends with 1 where a goal is missed.
 bench-addons: build ## Measure the add-on topics, each beside the same load without it
 	$(CARGO) bench --bench addons
+
+# A filter by name: ARGS='match'.
+bench-micro: ## Measure the pure rooms alone: codec, session, queue, routing, apply
+	$(CARGO) bench --bench micro -- $(ARGS)
 
 # What cargo-fuzz finds beside the corpus stays in fuzz/work, what breaks a target in fuzz/artifacts. Our code has no `unsafe`, so no
 # sanitizer; debug assertions and overflow checks are on.
