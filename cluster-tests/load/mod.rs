@@ -22,7 +22,7 @@ use crate::harness::{SOON, ports, program, repository, wait};
 /// A short scene ends within this, also where the machine is busy.
 const WITHIN: Duration = Duration::from_secs(60);
 /// Options of scenes that flow, for a test.
-const SHORT: &str = "--warm-up 100ms --duration 400ms";
+const SHORT: &str = "--warm-up 50ms --duration 200ms";
 
 /// The arguments in one line.
 fn bench(server: SocketAddr, arguments: &str) -> Command {
@@ -158,7 +158,7 @@ fn an_interrupt_ends_a_scene_with_what_there_is() {
 fn clients_go_on_at_the_next_node_and_nothing_acknowledged_is_lost() {
     let mut trio = Trio::ready(Weight::Cluster);
     let servers: Vec<String> = trio.all_mqtt().iter().map(ToString::to_string).collect();
-    let arguments = "failover --pairs 6 --rate 200 --qos 2 --warm-up 500ms --duration 6s --drain 15s";
+    let arguments = "failover --pairs 6 --rate 200 --qos 2 --warm-up 500ms --duration 4s --drain 15s";
     let mut command = Command::new(program());
     command.arg("bench").args(arguments.split(' ')).args(servers).args(["--quiet", "--json", "-"]);
     let running = start(&mut command);
