@@ -1,6 +1,6 @@
 //! A broker under test as a process of its own, on a free port, ended when its handle goes.
 
-mod config;
+pub mod config;
 
 use std::env;
 use std::fs::{self, File};

@@ -11,13 +11,16 @@ use std::env;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use troupemq::load::parse_sources;
+use troupemq::load::{make_room, parse_sources};
 use troupemq::mqtt::ProtocolVersion;
 
 use crate::Failure;
 use crate::broker::Kind;
 use crate::common::environment::text;
 pub use crate::common::environment::{Program, bench_directory, keeps_directories, profile_directory};
+
+/// Files of a broker beside its connections.
+const BROKER_FILES: usize = 200;
 
 pub struct Settings {
     pub quick: bool,
@@ -94,6 +97,8 @@ impl Settings {
         if settings.rounds == 0 {
             return Err("TROUPEMQ_BENCH_ROUNDS is 0".into());
         }
+        // Before any broker starts: it needs as many files as this process.
+        make_room(settings.clients.max(2 * settings.pairs).max(settings.burst) + BROKER_FILES)?;
         Ok(settings)
     }
 

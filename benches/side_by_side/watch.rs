@@ -6,8 +6,13 @@ use std::time::Duration;
 use troupemq::load::{self, Common, Mark, Observer, Outcome, Plan, TargetPlan};
 
 use crate::Failure;
+<<<<<<< HEAD
 use crate::broker::{Broker, Kind};
 use crate::common::nodes::{Shape, Trio};
+=======
+use crate::broker::{Broker, Kind, config};
+use crate::nodes::{Shape, Trio};
+>>>>>>> load
 use crate::scene::Scene;
 use crate::settings::{Program, Settings};
 
@@ -47,8 +52,7 @@ pub fn play(scene: &Scene, kind: Kind, settings: &Settings) -> Result<(Outcome, 
         1 => Subject::One(Broker::start(kind)?),
         nodes => {
             let program = Program { name: kind.name(), path: kind.program()? };
-            // What the single node has: all four add-on topics are on unless it says otherwise.
-            let trio = Trio::start_as(&program, &Shape { nodes, queue_max: 1_000_000, more: "" })?;
+            let trio = Trio::start_as(&program, &Shape { nodes, queue_max: 1_000_000, more: config::ADDONS })?;
             trio.wait_spread()?;
             Subject::Three(trio)
         }

@@ -83,7 +83,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "SECONDS", help_heading = "Connection")]
     pub keep_alive: Option<u16>,
 
-    /// From the first SYN to the CONNACK at most, seconds (or 500ms, 2m)
+    /// From the first SYN to the CONNACK at most, seconds (or 500ms, 2m); 20 if not given, for clients of failover that come back 2
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Connection")]
     pub connect_timeout: Option<Duration>,
 

@@ -62,7 +62,16 @@ impl Client {
     /// # Errors
     /// `Unreachable`, `Refused`, `Timeout`; or of the connection.
     pub async fn open(target: &Target, number: usize, id: &str, session: &Session) -> Result<Self, Failure> {
-        let within = target.connect_timeout;
+        Self::open_within(target.connect_timeout, target, number, id, session).await
+    }
+
+    pub(super) async fn open_within(
+        within: Duration,
+        target: &Target,
+        number: usize,
+        id: &str,
+        session: &Session,
+    ) -> Result<Self, Failure> {
         let opened = timeout(within, Self::opened(target, number, id, session)).await;
         opened.map_err(|_| Failure::Timeout { what: "CONNACK", ms: within.as_millis() })?
     }

@@ -7,11 +7,11 @@ use super::Failure;
 /// Files a process needs beside its connections.
 const SPARE: u64 = 100;
 
-/// Makes room for so many clients: raises the soft limit up to the hard one where it must.
+/// Makes room for so many clients: raises the soft limit up to the hard one where it must, also for processes started afterwards.
 ///
 /// # Errors
 /// `Files` where the hard limit is too low.
-pub(super) fn make_room(clients: usize) -> Result<(), Failure> {
+pub fn make_room(clients: usize) -> Result<(), Failure> {
     let needed = SPARE.saturating_add(clients as u64);
     let limit = getrlimit(Resource::Nofile);
     let Some(wanted) = wanted(needed, limit.current, limit.maximum)? else { return Ok(()) };

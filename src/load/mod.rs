@@ -44,6 +44,7 @@ pub use client::{Client, Session, encode, publish};
 pub use failure::Failure;
 pub use inbox::Inbox;
 pub use latency::Times;
+pub use limits::make_room;
 pub use plan::{Common, ConnectPace, ConnectPlan, FlowPlan, OfflinePlan, Plan, RetainedPlan, Scene, Shape};
 pub use report::{BUSY_MAX, Figure, LAG_P99_MS_MAX, Outcome, Slice, ToolUse};
 pub use source::parse as parse_sources;
@@ -93,7 +94,7 @@ impl Observer for Nobody {
 /// Where it cannot begin: `Plan`, `Files`, `Local`. What goes wrong later is in the outcome.
 pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Outcome, Failure> {
     plan.check()?;
-    limits::make_room(plan.clients())?;
+    make_room(plan.clients())?;
     let target = Target::find(&plan.target)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::local("start a runtime"))?;

@@ -1,6 +1,15 @@
 //! The configuration of each broker. Both let a client have 100 messages above QoS 0 in flight and queue a million for it, so that no limit of
 //! the configuration decides a scene.
 
+/// All four add-on topics.
+pub const ADDONS: &str = "    <mqtt-addons>
+        <expired-messages-topic><enabled>true</enabled></expired-messages-topic>
+        <dropped-messages-topic><enabled>true</enabled></dropped-messages-topic>
+        <dead-messages-topic><enabled>true</enabled></dead-messages-topic>
+        <client-lifecycle-topic><enabled>true</enabled></client-lifecycle-topic>
+    </mqtt-addons>
+";
+
 /// The embedded default on other ports; WebSocket left out as nothing connects there.
 pub fn troupemq(port: u16, http_port: u16) -> String {
     format!(
@@ -17,13 +26,7 @@ pub fn troupemq(port: u16, http_port: u16) -> String {
         <queued-messages><max-queue-size>1000000</max-queue-size></queued-messages>
     </mqtt>
     <persistence><mode>file</mode></persistence>
-    <mqtt-addons>
-        <expired-messages-topic><enabled>true</enabled></expired-messages-topic>
-        <dropped-messages-topic><enabled>true</enabled></dropped-messages-topic>
-        <dead-messages-topic><enabled>true</enabled></dead-messages-topic>
-        <client-lifecycle-topic><enabled>true</enabled></client-lifecycle-topic>
-    </mqtt-addons>
-</hivemq>
+{ADDONS}</hivemq>
 "
     )
 }

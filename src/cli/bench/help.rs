@@ -28,7 +28,7 @@ Exit status: 0 fine, 1 a client was not let in or was lost, 2 the command line i
 pub const PUBSUB: &str = "\
 Examples:
   troupemq bench pubsub --pairs 500 --qos 1 --in-flight 16 --duration 30
-      Closed loop: as much as the server takes
+      Closed loop: as much as the server takes; with --until-received no faster than subscribers get it, so that no queue overflows
   troupemq bench pubsub --pairs 500 --qos 1 --rate 5000
       Open loop: the latency at 5,000 messages a second
   troupemq bench pubsub broker.example --mqtt 3.1.1 --tls --ca-file ca.pem --user ann --password secret

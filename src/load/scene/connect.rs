@@ -12,7 +12,7 @@ use super::{Names, SETUP_WITHIN, conclude, forget, join_all, mine};
 use crate::load::client::{Client, Session};
 use crate::load::connection::Connection;
 use crate::load::counters::add;
-use crate::load::crew::{self, FINISH, Halt, Line, Setting, Step};
+use crate::load::crew::{self, Crew, FINISH, Halt, Line, Setting, Step};
 use crate::load::drive::{Idle, drive};
 use crate::load::latency::Latency;
 use crate::load::numbering::share;
@@ -22,7 +22,10 @@ use crate::load::thread::{Phase, Thread};
 use crate::load::units::{seconds, whole};
 use crate::load::{ConnectPace, ConnectPlan, Failure, Mark, Observer};
 
-const GO: Step = 1;
+const READY: Step = 1;
+const GO: Step = 2;
+/// For the threads to start.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Reasons kept apart.
 const REASONS_MAX: usize = 20;
 /// For all to part.
@@ -38,33 +41,40 @@ pub(super) async fn play(
     let threads = setting.threads;
     let shared = plan.clone();
     let mut crew = crew::start(setting, move |thread, line| work(shared.clone(), Arc::clone(&names), thread, line))?;
-    observer.at(Mark::Ready)?;
-    crew.say("connecting");
-    crew.begin();
-    observer.at(Mark::Begin)?;
-    crew.order(GO);
-    let storm = match crew.all_done(GO, SETUP_WITHIN.max(expected(plan) * 2)).await {
-        Ok(()) => {
-            crew.end();
-            observer.at(Mark::End)?;
-            observer.at(Mark::Connected)?;
-            crew.say("holding");
-            // Where all are lost there is nothing to hold.
-            let held = crew.run_until(plan.hold, |totals| totals.connected > 0 && totals.lost >= totals.connected).await;
-            observer.at(Mark::Held)?;
-            held
-        }
-        halted => halted,
-    };
+    let storm = storm(plan, &mut crew, observer).await;
     let totals = crew.totals();
     let parts = crew.finish(PART_WITHIN).await;
     report(plan, parts, outcome);
     outcome.add("lost", "connections lost while held", "", totals.lost as f64);
     conclude(&mut crew, threads, matches!(plan.pace, ConnectPace::Rate(_)), outcome);
-    if storm == Err(Halt::TooLong) {
-        outcome.faults.push("connecting took too long".into());
+    match storm {
+        Ok(seen) => return seen,
+        Err(Halt::TooLong) => outcome.faults.push("connecting took too long".into()),
+        Err(Halt::Failed | Halt::Interrupted) => {}
     }
     Ok(())
+}
+
+async fn storm(plan: &ConnectPlan, crew: &mut Crew<Part>, observer: &mut dyn Observer) -> Result<Result<(), Failure>, Halt> {
+    crew.all_done(READY, READY_WITHIN).await?;
+    if let Err(failure) = observer.at(Mark::Ready) {
+        return Ok(Err(failure));
+    }
+    crew.say("connecting");
+    crew.begin();
+    if let Err(failure) = observer.at(Mark::Begin) {
+        return Ok(Err(failure));
+    }
+    crew.order(GO);
+    crew.all_done(GO, SETUP_WITHIN.max(expected(plan) * 2)).await?;
+    crew.end();
+    if let Err(failure) = observer.at(Mark::End).and_then(|()| observer.at(Mark::Connected)) {
+        return Ok(Err(failure));
+    }
+    crew.say("holding");
+    // Where all are lost there is nothing to hold.
+    crew.run_until(plan.hold, |totals| totals.connected > 0 && totals.lost >= totals.connected).await?;
+    Ok(observer.at(Mark::Held))
 }
 
 /// How long the storm takes where the pace is given.
@@ -135,6 +145,7 @@ async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line
         held: RefCell::default(),
         under_way: Cell::new(0),
     });
+    line.done(READY).await;
     if line.wait(GO).await {
         thread.enter(Phase::Going);
         let mut end = line.clone();

@@ -32,6 +32,8 @@ use crate::mqtt::QoS;
 
 /// For connecting and subscribing everybody, beyond what one client may take.
 const SETUP_WITHIN: Duration = Duration::from_secs(600);
+/// For one client of `failover` to be let in at first.
+const SETUP_CONNECT: Duration = Duration::from_secs(20);
 /// Between two attempts to connect again.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Sessions of a run live so long if the run is cut off, seconds.
@@ -44,6 +46,11 @@ pub(super) async fn play(plan: &Plan, target: Target, observer: &mut dyn Observe
         clients: plan.common.client_id.clone().unwrap_or_else(|| format!("bench-{tag:08x}-")),
         topics: plan.common.topic.clone().unwrap_or_else(|| format!("bench/{tag:08x}")),
         handshakes: plan.common.handshakes,
+        // Where clients are to notice soon that a server is gone, that is no haste before anything happens.
+        setup_timeout: match plan.name() {
+            "failover" => plan.target.connect_timeout.max(SETUP_CONNECT),
+            _ => plan.target.connect_timeout,
+        },
     });
     let setting = Setting {
         threads: plan.common.threads,
@@ -70,6 +77,8 @@ struct Names {
     clients: String,
     topics: String,
     handshakes: usize,
+    /// From SYN to CONNACK, before the load.
+    setup_timeout: Duration,
 }
 
 impl Names {
@@ -95,7 +104,7 @@ impl Names {
         let name = &name;
         let open = |number: usize| async move {
             let Identity { server, id, filter } = name(number);
-            let mut client = Client::open(&self.target, server, &id, session).await?;
+            let mut client = Client::open_within(self.setup_timeout, &self.target, server, &id, session).await?;
             add(&thread.counters.connected, 1);
             if let Some(filter) = filter {
                 client.subscribe(&filter, qos).await?;
