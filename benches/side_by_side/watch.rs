@@ -6,13 +6,8 @@ use std::time::Duration;
 use troupemq::load::{self, Common, Mark, Observer, Outcome, Plan, TargetPlan};
 
 use crate::Failure;
-<<<<<<< HEAD
-use crate::broker::{Broker, Kind};
-use crate::common::nodes::{Shape, Trio};
-=======
 use crate::broker::{Broker, Kind, config};
-use crate::nodes::{Shape, Trio};
->>>>>>> load
+use crate::common::nodes::{Shape, Trio};
 use crate::scene::Scene;
 use crate::settings::{Program, Settings};
 
