@@ -203,3 +203,41 @@ async fn member(
         }
     }
 }
+
+/// An exchange begun with a member is ended with that one [MQTT-4.8.2-4], so entries move into its own queue: as many as it takes at a time, and the
+/// next when it has room, not when somebody looks again.
+#[tokio::test]
+async fn a_backlog_of_qos_2_goes_to_members_in_order_as_they_take_it_and_a_slow_one_holds_up_no_more_than_its_window() {
+    const WINDOW: u16 = 3;
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let narrow = |id: &str| Options::v5(id).persistent().with(|connect| connect.properties.receive_maximum = Some(WINDOW));
+    let mut member = Client::connect(node.mqtt(), &narrow("m")).await;
+    member.subscribe("$share/g/t", QoS::ExactlyOnce).await;
+    member.disconnect().await;
+    let mut publisher = publisher(node.mqtt()).await;
+    for number in 0..40 {
+        publisher.publish("t", number.to_string().as_bytes(), QoS::ExactlyOnce).await;
+    }
+    let began = Instant::now();
+    let mut member = Client::connect(node.mqtt(), &narrow("m")).await;
+    for number in 0..40 {
+        assert_eq!(member.text().await, number.to_string());
+    }
+    assert!(began.elapsed() < SOON, "it was looked at again and again, by a timer");
+    // Beside one that never answers.
+    let mut slow = Client::connect(node.mqtt(), &narrow("slow").manual_ack()).await;
+    slow.subscribe("$share/g/t", QoS::ExactlyOnce).await;
+    for number in 0..40 {
+        publisher.publish("t", number.to_string().as_bytes(), QoS::ExactlyOnce).await;
+    }
+    for _ in 0..WINDOW {
+        slow.message().await;
+    }
+    for _ in 0..40 - WINDOW {
+        member.message().await;
+    }
+    for client in [&mut slow, &mut member] {
+        assert_eq!(client.try_message(QUIET).await, Err(Gone::Timeout));
+    }
+}

@@ -5,6 +5,7 @@
 //! entry again that was not acknowledged (QoS 1). What it hands out the shard has lent it before (`queue::lending`). A QoS 2 message begun with a member is completed with that member: such an entry moves
 //! into the member's own replicated queue, exactly once, by the outbox.
 
+mod assigning;
 mod lending;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use bytestring::ByteString;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -34,6 +35,7 @@ use super::fetch::{self, Fetched};
 use super::hub::HubItem;
 use super::inbox::{Inbox, Mail, Wake};
 use super::node::Node;
+use assigning::Moving;
 
 pub type GroupMail = Mail<GroupItem, SharedSubscription>;
 
@@ -49,8 +51,6 @@ const RETRY: Duration = Duration::from_millis(100);
 const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Silence of a member's node about an entry before it is handed over again.
 const RESEND: Duration = Duration::from_secs(5);
-/// `Command::AssignSharedFrom` can be read by members from this version on.
-const ASSIGN_FROM_SINCE: u16 = 3;
 
 /// What a shared subscription's actor is told.
 #[derive(Debug)]
@@ -275,6 +275,8 @@ pub struct SharedSubscription {
     expiry_look: bool,
     /// Entries handed to members of other nodes, and when: a link that breaks loses them, or the word that they are done.
     remote: BTreeMap<u64, Instant>,
+    /// QoS 2 entries on their way into the members' own queues.
+    moving: BTreeMap<u64, Moving>,
     /// Members that gave something back are tried again in a moment.
     retrying: bool,
     /// Whether somebody declared it when it was looked at last.
@@ -305,6 +307,7 @@ impl SharedSubscription {
             stall_from: None,
             expiry_look: false,
             remote: BTreeMap::new(),
+            moving: BTreeMap::new(),
             retrying: false,
             declared: false,
             removing: false,
@@ -341,9 +344,13 @@ impl SharedSubscription {
             self.remove_queue(was_declared, ctx);
             return;
         }
+        self.settle_moved();
         self.read_ahead(ctx);
         let through = self.borrow(ctx);
         self.dispatch(through, ctx);
+        if !self.moving.is_empty() {
+            self.retry_after(BUSY_RETRY, ctx);
+        }
     }
 
     fn forget(&mut self, seq: u64) {
@@ -437,7 +444,7 @@ impl SharedSubscription {
     fn dispatch(&mut self, through: u64, ctx: &mut Context<Self>) {
         let level = self.node.cluster().map_or(0, |cluster| cluster.level());
         let mut refused = None;
-        let mut assignments = Vec::new();
+        let (mut assignments, mut busy) = (Vec::new(), AHashSet::new());
         for handed in self.dispatcher.dispatch(through) {
             let Some(entry) = self.entries.get(&handed.seq) else {
                 self.dispatcher.done(handed.seq);
@@ -457,19 +464,21 @@ impl SharedSubscription {
                 continue;
             }
             if message.qos.min(member.options.qos) == QoS::ExactlyOnce {
-                let client = member.route.client.clone();
-                if self.is_busy(&client, member.route.shard) {
+                // Once busy, busy for this turn: what is behind an entry that it could not take must not come before it.
+                if busy.contains(&handed.member) || self.is_busy(handed.member, member) {
+                    busy.insert(handed.member);
                     self.dispatcher.give_back(handed.seq);
                     refused = Some(BUSY_RETRY);
                     continue;
                 }
+                let (client, shard) = (member.route.client.clone(), ShardId(member.route.shard));
                 assignments.push(Assignment {
                     seq: handed.seq,
-                    client,
+                    client: client.clone(),
                     retain: message.retain && member.options.retain_as_published,
                     subscription_ids: member.identifier.into_iter().collect(),
                 });
-                self.dispatcher.done(handed.seq);
+                self.moving.insert(handed.seq, Moving { client, shard, is_stored: false });
                 self.entries.remove(&handed.seq);
                 continue;
             }
@@ -481,16 +490,7 @@ impl SharedSubscription {
                 self.remote.insert(handed.seq, Instant::now());
             }
         }
-        if !assignments.is_empty()
-            && let Some(cluster) = self.node.cluster()
-        {
-            let command = assign(self.group.clone(), assignments, cluster.level());
-            if cluster.submit_nowait(self.shard, command).is_err() {
-                // Still in the queue: read again from the start.
-                self.restart();
-                refused = Some(RETRY);
-            }
-        }
+        self.assign(assignments, ctx);
         if let Some(pause) = refused {
             self.retry_after(pause, ctx);
         }
@@ -506,26 +506,13 @@ impl SharedSubscription {
         }
     }
 
-    /// Whether a member's own queue is so long that another should get the message.
-    fn is_busy(&self, client: &ByteString, shard: u16) -> bool {
-        let queued = self
-            .node
-            .cluster()
-            .and_then(|cluster| {
-                cluster.read(ShardId(shard), |state| {
-                    state.session(client).map(|s| (s.queue.entries.len(), s.queue_head.limit.min(MEMBER_WINDOW)))
-                })
-            })
-            .flatten();
-        queued.is_some_and(|(len, limit)| len >= limit as usize)
-    }
-
     /// Forgets what was offered; the next look reads the queue from its start. Members may get again what they hold (QoS 1).
     fn restart(&mut self) {
         self.dispatcher = Dispatcher::new();
         self.lending.forget_holders();
         self.entries.clear();
         self.remote.clear();
+        self.moving.clear();
     }
 
     /// Hands entries again to members of other nodes that have not said for a while that they are done. A member that still has an entry
@@ -667,28 +654,4 @@ fn window(node: &Node, member: &Member) -> u32 {
     let window = |state: &State| state.session(&member.route.client).map(Session::window);
     let read = node.cluster().and_then(|cluster| cluster.read(ShardId(member.route.shard), window)).flatten();
     read.and_then(|window| u32::try_from(window).ok()).map_or(MEMBER_WINDOW, |window| window.min(MEMBER_WINDOW))
-}
-
-/// What hands entries over in a cluster of this level: a member of a release before version 3 can read neither the newer command nor its
-/// events.
-fn assign(group: GroupId, assignments: Vec<Assignment>, level: u16) -> Command {
-    if level < ASSIGN_FROM_SINCE {
-        Command::AssignShared { group, assignments }
-    } else {
-        Command::AssignSharedFrom { group, assignments }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_hands_entries_over_is_known_to_all_members() {
-        let group = GroupId { share: "g".into(), filter: "t".into() };
-        for level in [2, 3] {
-            let command = assign(group.clone(), Vec::new(), level);
-            assert_eq!(command.since(), level, "{command:?}");
-        }
-    }
 }
