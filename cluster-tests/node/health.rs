@@ -86,6 +86,7 @@ async fn metrics_have_their_names_and_move() {
         ("subscriptions_overall_current", 2.0),
         ("messages_queued_count", 1.0),
         ("messages_retained_current", 1.0),
+        ("persistence_retained_messages_in_memory_total_size", 1.0),
     ];
     for (name, by) in moved {
         let was = before[&full(name)];

@@ -12,6 +12,8 @@ const USER_MAX: u64 = 5;
 /// Failures of an address that are answered at once, and those from which on the wait is longest.
 const ADDRESS_PATIENCE: u64 = 10;
 const ADDRESS_EXHAUSTED: u64 = 100;
+/// Failures of an address that are remembered: that many seconds after the last one all are forgotten.
+const ADDRESS_MAX: u64 = 200;
 const WAIT_MS: u64 = 1_000;
 const WAIT_MAX_MS: u64 = 3_000;
 
@@ -36,7 +38,7 @@ impl Failures {
     /// Notes a failure and tells how long its answer is to wait, milliseconds. `user` is `None` where no user was named, or where what it
     /// said was not looked at.
     pub fn failed(&mut self, address: u64, user: Option<u64>, now_ms: u64) -> u64 {
-        self.add(address, ADDRESS_EXHAUSTED, now_ms);
+        self.add(address, ADDRESS_MAX, now_ms);
         if let Some(user) = user {
             self.add(user, USER_MAX, now_ms);
         }
@@ -98,8 +100,17 @@ mod tests {
         assert!(waits[..10].iter().all(|wait| *wait == 0));
         assert!(waits[10..99].iter().all(|wait| *wait == WAIT_MS));
         assert!(waits[99..].iter().all(|wait| *wait == WAIT_MAX_MS));
+        // 20 seconds later there are still 100, with the new one 101; then 100.
+        assert_eq!(failures.failed(9, None, 20_050), WAIT_MAX_MS);
+        assert_eq!(failures.failed(9, None, 22_050), WAIT_MAX_MS);
+        assert_eq!(failures.failed(9, None, 24_050), WAIT_MS);
         assert_eq!(failures.failed(8, None, 50), 0, "another address");
-        assert_eq!(failures.failed(9, None, 200_000), 0, "all is forgotten some day");
+        let mut many = Failures::default();
+        (0..100_000).for_each(|_| _ = many.failed(9, None, 50));
+        assert_eq!(many.failed(9, None, 100_050), WAIT_MAX_MS, "100 of the 200 that are kept");
+        assert_eq!(many.failed(9, None, 102_050), WAIT_MAX_MS);
+        assert_eq!(many.failed(9, None, 104_050), WAIT_MS);
+        assert_eq!(many.failed(9, None, 400_000), 0, "all is forgotten some day");
     }
 
     #[test]

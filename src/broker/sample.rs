@@ -93,6 +93,7 @@ impl Sampled for Sampler {
         metrics.own.queues_nearly_full.set(gauge(sums.queues_nearly_full));
         metrics.own.queue_memory_bytes.set(gauge(sums.queue_memory));
         metrics.hivemq.retained_current.set(gauge(sums.retained));
+        metrics.hivemq.retained_memory_bytes.set(gauge(sums.retained_bytes));
         metrics.own.retained_bytes.set(gauge(sums.retained_bytes));
         metrics.hivemq.subscriptions_current.set(gauge(sums.subscriptions));
         metrics.hivemq.wills_current.set(gauge(sums.wills));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::actor::guard::{Guard, GuardSettings};
 use crate::actor::{NodeSettings, Prevented, RetainedLimits, clock, prevented};
+use crate::auth::jwt::is_token;
 use crate::auth::unstable::Limits;
 use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
@@ -55,7 +56,7 @@ pub(super) fn event_log(log: &config::EventLogSettings, data: &Path, metrics: &M
     }
     let folder = log.folder.clone().unwrap_or_else(|| data.join(LOG_FOLDER));
     let files = EventLogFiles { folder, file_bytes_max: log.file_bytes_max, kept_max: log.files_max };
-    EventLog::start(files, metrics.own.event_log_lines_lost_total.clone(), clock::wall_ms)
+    EventLog::start(files, metrics.own.event_log_lines_lost_total.clone(), clock::wall_ms, is_token)
 }
 
 pub(super) fn guard(security: &config::SecuritySettings) -> Guard {

@@ -55,7 +55,7 @@ fn parse(raw: &[u8], report: &Report) -> Vec<GroupId> {
         return Vec::new();
     };
     if root.name != ROOT {
-        report.error(root.line, "", format!("found root element <{}>; allowed: <{ROOT}>", root.name.escape_debug()));
+        report.error(root.line, "", format!("found root element <{}>; allowed: <{ROOT}>", root.shown_name()));
         return Vec::new();
     }
     only(&root, ROOT, &[SUBSCRIPTION], report);
@@ -80,7 +80,7 @@ fn subscription(element: &Element, report: &Report) -> Option<GroupId> {
     let (name, filter) = (required(element, SHARE_NAME, report)?, required(element, TOPIC_FILTER, report)?);
     let fault = |child: &Element, allowed: &str| {
         let path = below(&format!("{SUBSCRIPTION}/{}", child.name));
-        report.error(child.line, &path, format!("found {}; allowed: {allowed}; correct the value", quote(&child.text)));
+        report.error(child.line, &path, format!("found {}; allowed: {allowed}; correct the value", child.quote(&child.text)));
         None
     };
     // [MQTT-4.8.2-1] [MQTT-4.8.2-2]
@@ -120,10 +120,10 @@ fn required<'a>(element: &'a Element, name: &str, report: &Report) -> Option<&'a
 fn only(element: &Element, path: &str, names: &[&str], report: &Report) {
     for child in element.children.iter().filter(|child| !names.contains(&child.name.as_str())) {
         let allowed = names.iter().map(|name| format!("<{name}>")).collect::<Vec<_>>().join(" and ");
-        report.error(child.line, path, format!("found <{}>; allowed: {allowed}; remove it", child.name.escape_debug()));
+        report.error(child.line, path, format!("found <{}>; allowed: {allowed}; remove it", child.shown_name()));
     }
     if !element.text.is_empty() {
-        report.error(element.line, path, format!("found {}; allowed: elements only", quote(&element.text)));
+        report.error(element.line, path, format!("found {}; allowed: elements only", element.quote(&element.text)));
     }
 }
 

@@ -5,6 +5,7 @@ mod check;
 mod declared;
 mod diagnostic;
 mod entity;
+mod hidden;
 pub mod jwt;
 mod limits;
 mod placeholder;

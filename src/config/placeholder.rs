@@ -1,7 +1,10 @@
 //! First step: `${NAME}` and `${ENV:NAME}` are replaced in the raw text, as HiveMQ does (spec/hivemq.md 1.2): values go in as they
 //! are, also in comments and attributes, and are not searched again. There is no syntax for a default value.
 
+use std::ops::Range;
+
 use super::diagnostic::{Report, quote};
+use super::hidden;
 use super::limits::FILE_SIZE_MAX;
 
 const OPEN: &str = "${";
@@ -12,13 +15,21 @@ pub(super) struct Expanded {
     pub(super) text: String,
     /// Line in the file for each line of `text`: a value may bring line breaks of its own.
     source_lines: Vec<u32>,
+    /// Bytes of `text` that placeholders put there, in their order.
+    placed: Vec<Range<usize>>,
 }
 
 impl Expanded {
     /// A text without placeholders.
     pub(super) fn verbatim(text: &str) -> Self {
         let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX).saturating_add(1);
-        Self { text: text.to_owned(), source_lines: (1..=lines).collect() }
+        Self { text: text.to_owned(), source_lines: (1..=lines).collect(), placed: Vec::new() }
+    }
+
+    /// Whether any of these bytes of `text` was put there by a placeholder.
+    pub(super) fn is_placed(&self, span: &Range<usize>) -> bool {
+        let next = self.placed.partition_point(|placed| placed.end <= span.start);
+        self.placed.get(next).is_some_and(|placed| placed.start < span.end)
     }
 
     /// Tells the line in the file for a line of `text`, both counted from 1.
@@ -30,12 +41,15 @@ impl Expanded {
 
 /// Replaces the placeholders. Each one that cannot be replaced is an error in the report; the text is then of no use.
 pub(super) fn expand(raw: &str, env: &dyn Fn(&str) -> Option<String>, report: &Report) -> Option<Expanded> {
-    let mut out = Builder { text: String::with_capacity(raw.len()), source_lines: vec![1], line: 1 };
+    let mut out = Builder { text: String::with_capacity(raw.len()), source_lines: vec![1], line: 1, placed: Vec::new() };
+    let mut tail = Tail::default();
     let mut complete = true;
     let mut rest = raw;
     while let Some((before, name, after)) = next_placeholder(rest) {
         out.push_source(before);
-        let value = resolve(name, out.line, env, report);
+        tail.push(before);
+        let value = resolve(name, out.line, tail.place(after), env, report);
+        tail.fill();
         complete &= value.is_some();
         out.push_value(&value.unwrap_or_default());
         rest = after;
@@ -45,7 +59,7 @@ pub(super) fn expand(raw: &str, env: &dyn Fn(&str) -> Option<String>, report: &R
         }
     }
     out.push_source(rest);
-    complete.then_some(Expanded { text: out.text, source_lines: out.source_lines })
+    complete.then_some(Expanded { text: out.text, source_lines: out.source_lines, placed: out.placed })
 }
 
 /// Splits at the first `${...}` that closes on its own line: (before, inside, after). `${{...}}` stays: it is filled in for each client.
@@ -64,13 +78,13 @@ fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     None
 }
 
-fn resolve(inside: &str, line: u32, env: &dyn Fn(&str) -> Option<String>, report: &Report) -> Option<String> {
+fn resolve(inside: &str, line: u32, place: Place, env: &dyn Fn(&str) -> Option<String>, report: &Report) -> Option<String> {
     let mut name = inside;
     while let Some(rest) = name.strip_prefix(PREFIX) {
         name = rest;
     }
     if name.is_empty() || name.contains(['=', '\0']) {
-        let inside = quote(&format!("${{{inside}}}"));
+        let inside = if place == Place::Elsewhere { quote(&format!("${{{inside}}}")) } else { hidden::VALUE.to_owned() };
         report.error(
             line,
             "",
@@ -80,7 +94,7 @@ fn resolve(inside: &str, line: u32, env: &dyn Fn(&str) -> Option<String>, report
     }
     let value = env(name);
     if value.is_none() {
-        let name = quote(name);
+        let name = if place == Place::InSecret { quote(hidden::NAME) } else { quote(name) };
         report.error(
             line,
             "",
@@ -94,10 +108,69 @@ fn resolve(inside: &str, line: u32, env: &dyn Fn(&str) -> Option<String>, report
     value
 }
 
+/// Where a placeholder stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Elsewhere,
+    /// It is the whole content of an element that holds a secret: its name says where the secret is, and nothing of it.
+    AsSecret,
+    /// Beside other content of such an element: it may be a part of the secret that only looks like a placeholder.
+    InSecret,
+}
+
+/// What the text says since the last end tag.
+#[derive(Default)]
+struct Tail {
+    /// Whether an element that holds a secret is open.
+    secret: bool,
+    /// Whether anything but white space came in it.
+    filled: bool,
+}
+
+impl Tail {
+    fn push(&mut self, text: &str) {
+        let mut text = text;
+        if let Some(end) = text.rfind("</") {
+            *self = Self::default();
+            text = text.get(end + 2..).unwrap_or_default();
+        }
+        let mut pieces = text.split('<');
+        let content = pieces.next().unwrap_or_default();
+        self.filled |= self.secret && !content.trim().is_empty();
+        for piece in pieces {
+            // `<` in a secret begins no element.
+            self.filled |= self.secret;
+            let (tag, content) = piece.split_once('>').unwrap_or((piece, ""));
+            let name = tag.split(char::is_whitespace).next().unwrap_or_default();
+            if !self.secret && hidden::is_secret(name.rsplit(':').next().unwrap_or_default()) {
+                (self.secret, self.filled) = (true, !content.trim().is_empty());
+            }
+        }
+    }
+
+    /// Notes a placeholder.
+    fn fill(&mut self) {
+        self.filled |= self.secret;
+    }
+
+    /// Where a placeholder behind it stands, when that text follows.
+    fn place(&self, after: &str) -> Place {
+        let alone = || !self.filled && after.split('<').next().unwrap_or_default().trim().is_empty();
+        if !self.secret {
+            Place::Elsewhere
+        } else if alone() {
+            Place::AsSecret
+        } else {
+            Place::InSecret
+        }
+    }
+}
+
 struct Builder {
     text: String,
     source_lines: Vec<u32>,
     line: u32,
+    placed: Vec<Range<usize>>,
 }
 
 impl Builder {
@@ -111,7 +184,11 @@ impl Builder {
 
     fn push_value(&mut self, value: &str) {
         self.source_lines.extend(value.matches('\n').map(|_| self.line));
+        let start = self.text.len();
         self.text.push_str(value);
+        if !value.is_empty() {
+            self.placed.push(start..self.text.len());
+        }
     }
 }
 

@@ -43,6 +43,8 @@ hivemq_metrics! {
     without_matching_subscribers: Counter "publish.without-matching-subscribers";
 
     retained_current: Gauge "messages.retained.current";
+    /// Of the shards this node leads, as the count is.
+    retained_memory_bytes: Gauge "persistence.retained-messages.in-memory.total-size";
     /// Messages waiting in the queues this node holds.
     queued_current: Gauge "messages.queued.count";
     /// Wills of connected clients and those whose delay runs.

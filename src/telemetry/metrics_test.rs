@@ -38,6 +38,7 @@ fn every_name_that_dashboards_ask_for_is_there_from_the_start() {
         "messages_dropped_internal_error_count",
         "messages_queued_count",
         "messages_retained_current",
+        "persistence_retained_messages_in_memory_total_size",
         "messages_will_count_current",
         "messages_will_published_count_total",
         "networking_connections_current",

@@ -257,7 +257,9 @@ impl Drop for Login {
 
 /// Has a refusal logged, with nothing that proves anything; at most a line in five seconds.
 pub fn tell_refused(address: Option<&str>, client_id: &str, user_name: Option<&str>, reason: &str) {
-    let (client_id, user_name) = (short(client_id), user_name.map(short));
+    // A token may stand where it does not belong.
+    let client_id = if is_token(client_id) { "(a token, not shown)" } else { short(client_id) };
+    let user_name = user_name.map(short);
     crate::warn_limited!(FAILED, address, ?client_id, user_name, reason, "a client is refused");
 }
 

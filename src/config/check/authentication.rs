@@ -72,7 +72,10 @@ fn file_rbac(root: &View<'_>, folder: PathBuf, certificates: bool, listeners: &[
         Ok(loaded) => found.extend(loaded.warnings),
         Err(errors) => found.extend(errors.into_iter().map(denied)),
     }
-    found.into_iter().for_each(|diagnostic| report.adopt(diagnostic));
+    let element = root.at("security/authentication/file-rbac/folder");
+    for diagnostic in found {
+        report.adopt(Diagnostic { file: element.without_path(&diagnostic.file), ..diagnostic });
+    }
     settings
 }
 

@@ -74,7 +74,7 @@ fn node_name(cluster: &View<'_>, enabled: bool, host_name: Option<String>) -> St
     };
     if name.len() > NAME_LEN_MAX || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
         let source = if given.is_some() { "" } else { " in the environment variable HOSTNAME" };
-        let found = quote(&name);
+        let found = view.quote(&name);
         view.error(format!(
             "found {found}{source}; allowed: up to {NAME_LEN_MAX} letters, digits, dots, hyphens and underscores; write such a name in <node-name>"
         ));
@@ -107,7 +107,7 @@ fn static_nodes(cluster: &View<'_>, enabled: bool) -> Vec<String> {
             node.error("the element <host> is missing; add <host>name or IP address of the node</host>");
         }
         if host.is_some_and(|host| host.contains('/') || (host.contains(':') && !is_ipv6(host))) {
-            let found = quote(host.unwrap_or_default());
+            let found = host_view.quote(host.unwrap_or_default());
             host_view
                 .error(format!("found {found}; allowed: a host name or an IP address, the port in <port>; correct the value"));
         }
@@ -119,7 +119,8 @@ fn static_nodes(cluster: &View<'_>, enabled: bool) -> Vec<String> {
         if seen.insert(address.clone()) {
             nodes.push(address);
         } else {
-            node.warning(format!("found {address} a second time; it counts once"));
+            let found = if host_view.is_placed() || port_view.is_placed() { host_view.quote(&address) } else { address };
+            node.warning(format!("found {found} a second time; it counts once"));
         }
     }
     if enabled && list.all("node").is_empty() && !cluster.at("discovery/extension").exists() {
@@ -150,7 +151,8 @@ fn dns(cluster: &View<'_>, env: &dyn Fn(&str) -> Option<String>) -> Option<DnsSe
     // One that is written wrongly was told by `word`.
     let told = address.is_none() && extension.at("address").exists();
     if !told && !address.as_ref().is_some_and(is_name) {
-        let found = address.as_ref().map_or_else(|| "no name to resolve".to_owned(), |address| quote(address));
+        let found =
+            address.as_ref().map_or_else(|| "no name to resolve".to_owned(), |address| extension.at("address").quote(address));
         extension.error(format!(
             "found {found}; allowed: a DNS name whose addresses are the nodes, such as that of a headless service; write it in <address>, or set \
              the environment variable {DNS_ADDRESS}"

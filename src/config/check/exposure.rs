@@ -23,10 +23,12 @@ pub(super) fn check_ports(bound: &[Bound<'_>]) {
         let earlier = by_port.entry(this.port).or_default();
         if let Some(other) = earlier.iter().find(|other| overlap(other.address, this.address)) {
             let (address, port, line) = (other.address, this.port, other.element.line());
-            this.element.error(format!(
-                "found port {port} on {}, in use by line {line} on {address}; allowed: each port once per address; choose another port",
-                this.address
-            ));
+            let found = if this.element.holds_placed() || other.element.holds_placed() {
+                format!("found a port that line {line} uses on the same address")
+            } else {
+                format!("found port {port} on {}, in use by line {line} on {address}", this.address)
+            };
+            this.element.error(format!("{found}; allowed: each port once per address; choose another port"));
         }
         earlier.push(this);
     }
@@ -53,11 +55,11 @@ pub(super) fn check_anonymous(root: &View<'_>, bound: &[Bound<'_>], security: &S
         let message = format!("clients without credentials are let in from other machines, by the listeners of line {lines}");
         root.at("security/allow-anonymous/enabled").warning(message);
     } else {
+        let address = if first.element.holds_placed() { String::new() } else { format!(" {}", first.address) };
         first.element.error(format!(
-            "found bind address {}, which other machines reach, and no authenticator (listeners of line {lines}); allowed: a loopback \
+            "found bind address{address}, which other machines reach, and no authenticator (listeners of line {lines}); allowed: a loopback \
              address such as 127.0.0.1, or <security><allow-anonymous><enabled>true</enabled></allow-anonymous></security>, or \
-             <authentication> in <security>; change the <bind-address> or add one of the elements to <hivemq>",
-            first.address
+             <authentication> in <security>; change the <bind-address> or add one of the elements to <hivemq>"
         ));
     }
 }

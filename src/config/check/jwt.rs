@@ -2,7 +2,6 @@
 //! before the start.
 
 use super::view::View;
-use crate::config::diagnostic::quote;
 use crate::config::jwt::{self, Algorithm, Finding, JwtSettings, KeySources, Part, TokenFrom, VerifyClaim, WithoutPermissions};
 use crate::config::rbac::Template;
 use crate::config::settings::Secret;
@@ -67,7 +66,7 @@ fn sources(jwt: &View<'_>) -> KeySources {
 fn method(jwt: &View<'_>) -> Option<String> {
     let method = jwt.word("authentication-method")?;
     if method.starts_with("SCRAM-") {
-        let found = quote(method);
+        let found = jwt.at("authentication-method").quote(method);
         jwt.at("authentication-method").error(format!("found {found}; allowed: a name that is not SCRAM's, such as JWT"));
         return None;
     }
@@ -82,7 +81,7 @@ fn algorithms(jwt: &View<'_>) -> Vec<Algorithm> {
         let name = element.own_text()?;
         let algorithm = Algorithm::named(name);
         if algorithm.is_none() {
-            element.error(format!("found {}; allowed: {}; correct the value", quote(name), all()));
+            element.error(format!("found {}; allowed: {}; correct the value", element.quote(name), all()));
         }
         algorithm
     });
@@ -114,7 +113,8 @@ fn check_keys(jwt: &View<'_>, sources: &KeySources, algorithms: &[Algorithm]) {
     match jwt::load(sources) {
         Ok(loaded) => {
             for Finding { part, message } in &loaded.warnings {
-                at(*part).warning(message.as_str());
+                let element = at(*part);
+                element.warning(element.without_path(message));
             }
             let serves = |algorithm: &Algorithm| loaded.keys.iter().any(|key| key.serves(*algorithm));
             if !algorithms.is_empty() && !algorithms.iter().any(serves) {
@@ -125,7 +125,10 @@ fn check_keys(jwt: &View<'_>, sources: &KeySources, algorithms: &[Algorithm]) {
                 ));
             }
         }
-        Err(findings) => findings.iter().for_each(|Finding { part, message }| at(*part).error(message.as_str())),
+        Err(findings) => findings.iter().for_each(|Finding { part, message }| {
+            let element = at(*part);
+            element.error(element.without_path(message));
+        }),
     }
 }
 
@@ -138,7 +141,7 @@ fn verify(element: &View<'_>) -> Option<VerifyClaim> {
     let mut unknown = Vec::new();
     let template = Template::parse(value, &mut unknown);
     if let Some(name) = unknown.first() {
-        let name = quote(name);
+        let name = element.at("value").quote(name);
         element.at("value").error(format!("found placeholder {name}; allowed: ${{{{clientid}}}} and ${{{{username}}}}"));
     }
     Some(VerifyClaim { claim: claim.to_owned(), value: template })

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::exposure::Bound;
 use super::tls;
 use super::view::View;
-use crate::config::diagnostic::quote;
 use crate::config::settings::{ClientAuthentication, ConnectOverload, ListenerKind, ListenerSettings};
 
 const DEFAULT_PATH: &str = "/mqtt";
@@ -74,7 +73,7 @@ fn connect_overload(view: &View<'_>) -> Option<ConnectOverload> {
 fn websocket(view: &View<'_>) -> ListenerKind {
     let path = view.word("path").unwrap_or(DEFAULT_PATH);
     if !path.starts_with('/') || path.contains(['?', '#']) {
-        let found = quote(path);
+        let found = view.at("path").quote(path);
         view.at("path").error(format!(
             "found {found}; allowed: a path that starts with / and has no ? or #; write <path>{DEFAULT_PATH}</path>"
         ));
@@ -88,7 +87,7 @@ fn websocket(view: &View<'_>) -> ListenerKind {
                 subprotocols.push(text.to_owned());
             }
             other => {
-                let found = quote(other.unwrap_or_default());
+                let found = item.quote(other.unwrap_or_default());
                 item.error(format!("found {found}; allowed: a subprotocol name such as mqtt; correct it or remove the element"));
             }
         }
@@ -120,7 +119,12 @@ impl Names {
             name = format!("{wanted}-{count}");
         }
         if name != wanted {
-            view.warning(format!("found a second listener named {wanted}; it is called {name}"));
+            let (number, is_placed) = (*count, view.at("name").is_placed());
+            view.warning(if is_placed {
+                format!("found a second listener of this name; it is called by it with -{number} behind it")
+            } else {
+                format!("found a second listener named {wanted}; it is called {name}")
+            });
         }
         name
     }

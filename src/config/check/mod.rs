@@ -13,7 +13,7 @@ mod notices;
 mod prevented;
 mod protocol;
 mod response;
-mod rules;
+pub(super) mod rules;
 mod shape;
 mod shutdown;
 mod tls;

@@ -1,7 +1,6 @@
 //! `<restrictions><prevented-messages>`, an own element: what an interceptor of a HiveMQ extension would keep back.
 
 use super::view::View;
-use crate::config::diagnostic::quote;
 use crate::config::limits::PREVENTED_RULES_MAX;
 use crate::config::settings::{PreventedRule, PreventedSettings};
 use crate::mqtt::topic_filter;
@@ -28,7 +27,7 @@ fn rule(rule: &View<'_>) -> Option<PreventedRule> {
         return None;
     };
     if !topic_filter::is_valid(filter) || filter.starts_with("$share/") {
-        let found = quote(filter);
+        let found = rule.at("topic-filter").quote(filter);
         rule.at("topic-filter")
             .error(format!("found {found}; allowed: a topic filter that is no shared subscription; correct the value"));
         return None;

@@ -1,7 +1,6 @@
 //! Own elements of `<mqtt>`: what CONNACK says of Response Topics, and where clients are sent that cannot stay.
 
 use super::view::View;
-use crate::config::diagnostic::quote;
 use crate::config::limits::REFERENCE_LEN_MAX;
 use crate::config::settings::{RefuseConnections, ServerReference};
 use crate::mqtt::topic_name;
@@ -20,7 +19,7 @@ pub(super) fn information(section: &View<'_>) -> Option<String> {
     let text = template.own_text()?;
     let sample = text.replace(CLIENT_ID, "client");
     if sample.contains("${") || !topic_name::is_valid(&sample) || topic_name::is_reserved(&sample) {
-        let found = quote(text);
+        let found = template.quote(text);
         template.error(format!(
             "found {found}; allowed: the start of a topic name that clients may publish to, with {CLIENT_ID} for the client id and no \
              other placeholder; correct the value"
@@ -41,7 +40,7 @@ pub(super) fn server_reference(section: &View<'_>) -> Option<ServerReference> {
     }
     let text = reference.own_text()?;
     if text.len() > REFERENCE_LEN_MAX || text.contains(char::is_control) {
-        let found = quote(text);
+        let found = reference.quote(text);
         reference.error(format!(
             "found {found}; allowed: up to {REFERENCE_LEN_MAX} bytes, host or host:port, several with spaces between; correct the value"
         ));

@@ -10,6 +10,7 @@ use super::value::{self, Reading};
 use super::view::View;
 use crate::config::diagnostic::{Level, Report, quote};
 use crate::config::entity::Element;
+use crate::config::hidden;
 
 /// Name of the root element.
 const ROOT: &str = "hivemq";
@@ -18,7 +19,7 @@ const ROOT: &str = "hivemq";
 pub(super) fn check(root: &Element, report: &Report) -> bool {
     attributes(root, "", report);
     if root.name != ROOT {
-        report.error(root.line, "", format!("found root element <{}>; allowed: <{ROOT}>", root.name.escape_debug()));
+        report.error(root.line, "", format!("found root element <{}>; allowed: <{ROOT}>", root.shown_name()));
         return false;
     }
     section(root, "", report);
@@ -57,7 +58,7 @@ fn section(element: &Element, path: &str, report: &Report) {
     for child in &element.children {
         let child_path = join(path, &child.name);
         let Some(rule) = rules::find(&child_path) else {
-            unknown(child, &child_path, path, report);
+            unknown(child, path, report);
             continue;
         };
         match first_lines.entry(child.name.as_str()) {
@@ -76,8 +77,8 @@ fn section(element: &Element, path: &str, report: &Report) {
 
 /// An element that is known in one other place is an error, because what it sets would be lost; any other one a warning, because newer
 /// versions of HiveMQ may know it.
-fn unknown(element: &Element, element_path: &str, parent: &str, report: &Report) {
-    let path: String = element_path.chars().take(120).flat_map(char::escape_debug).collect();
+fn unknown(element: &Element, parent: &str, report: &Report) {
+    let path: String = join(parent, &element.shown_name()).chars().take(120).collect();
     let known = known_here(parent);
     let mut homes = rules::all().filter(|rule| rules::name(rule.path) == element.name);
     match (homes.next(), homes.next()) {
@@ -122,20 +123,20 @@ fn leaf(element: &Element, path: &'static str, kind: &Kind, report: &Report) {
     if let Some(child) = element.children.first() {
         let message = match kind {
             Kind::Mark => {
-                format!("found element <{}>; allowed: nothing inside, write <{}/>", child.name.escape_debug(), element.name)
+                format!("found element <{}>; allowed: nothing inside, write <{}/>", child.shown_name(), element.name)
             }
-            _ => format!("found element <{}>; allowed: {}", child.name.escape_debug(), value::allowed(kind)),
+            _ => format!("found element <{}>; allowed: {}", child.shown_name(), value::allowed(kind)),
         };
         report.error(child.line, path, message);
         return;
     }
     // Not quoted in the neighbourhood of a secret, unless it is a number: it may be the secret.
     let hidden = rules::is_beside_secret(path) && !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-    let found = || if hidden { "a value that is not shown, since a secret may have got here".to_owned() } else { quote(text) };
+    let found = || if hidden { hidden::VALUE.to_owned() } else { element.quote(text) };
     let fits = match kind {
         Kind::Mark if text.is_empty() => true,
         Kind::Mark => {
-            let found = quote(text);
+            let found = element.quote(text);
             report.error(
                 element.line,
                 path,
@@ -147,7 +148,7 @@ fn leaf(element: &Element, path: &'static str, kind: &Kind, report: &Report) {
         Kind::Number(rule) => match value::number(rule, text) {
             Reading::Fits(_) => true,
             Reading::Replaced(instead) => {
-                let (found, allowed) = (quote(text), value::allowed(kind));
+                let (found, allowed) = (element.quote(text), value::allowed(kind));
                 report.add(Level::Warning, element.line, path, format!("found {found}; allowed: {allowed}; {instead} is used"));
                 true
             }

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use super::view::View;
-use crate::config::diagnostic::quote;
 use crate::config::settings::{ClientAuthentication, Secret, StoreSettings, TlsSettings};
 use crate::config::tls::{self, Files, Part, Resumption, TlsError, suites};
 
@@ -66,7 +65,9 @@ fn tell(tls: &View<'_>, error: &TlsError) {
         Part::Crl(n) => tls.at("truststore").all("crl").into_iter().nth(n).unwrap_or_else(|| tls.at("truststore/crl")),
         Part::CipherSuites => tls.at("cipher-suites"),
     };
-    view.error(error.to_string());
+    let paths = ["keystore/path", "keystore/private-key-path", "truststore/path"].map(|path| tls.at(path));
+    let paths = paths.into_iter().chain(tls.at("truststore").all("crl"));
+    view.error(paths.fold(error.to_string(), |message, path| path.without_path(&message)));
 }
 
 fn client_authentication(tls: &View<'_>) -> ClientAuthentication {
@@ -105,7 +106,7 @@ fn protocols(tls: &View<'_>) -> (bool, bool) {
             TLS_1_2 => tls_1_2 = true,
             TLS_1_3 => tls_1_3 = true,
             other => {
-                let found = quote(other);
+                let found = item.quote(other);
                 item.error(format!(
                     "found {found}; allowed: {TLS_1_2} or {TLS_1_3}; correct the value, older protocols are not safe"
                 ));
@@ -122,7 +123,7 @@ fn cipher_suites(tls: &View<'_>) -> Vec<tokio_rustls::rustls::SupportedCipherSui
         match suites::find(text) {
             Some(suite) => found.push(suite),
             None => {
-                let (text, known) = (quote(text), suites::names().join(" "));
+                let (text, known) = (item.quote(text), suites::names().join(" "));
                 item.error(format!("found {text}; allowed: {known}; correct the value or remove the element"));
             }
         }

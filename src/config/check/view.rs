@@ -9,6 +9,7 @@ use super::shape::join;
 use super::value;
 use crate::config::diagnostic::{Level, Report, quote};
 use crate::config::entity::Element;
+use crate::config::hidden;
 use crate::config::limits::{FILE_PATH_LEN_MAX, NAME_LEN_MAX};
 
 /// An element that is there or not, where its rule says.
@@ -67,6 +68,29 @@ impl<'a> View<'a> {
 
     pub(super) fn warning(&self, message: impl Into<String>) {
         self.report.add(Level::Warning, self.line, &self.path, message);
+    }
+
+    /// Quotes what the element says for a message: not where it may be a secret.
+    pub(super) fn quote(&self, text: &str) -> String {
+        self.element.map_or_else(|| quote(text), |element| element.quote(text))
+    }
+
+    /// Whether a placeholder put any of the text there.
+    pub(super) fn is_placed(&self) -> bool {
+        self.element.is_some_and(Element::is_placed)
+    }
+
+    /// Whether a placeholder put anything into the elements right below this one.
+    pub(super) fn holds_placed(&self) -> bool {
+        self.element.is_some_and(|element| element.children.iter().any(Element::is_placed))
+    }
+
+    /// A message about the file whose path this element is, without the path where a placeholder put it there.
+    pub(super) fn without_path(&self, message: &str) -> String {
+        match self.own_text().filter(|_| self.is_placed()) {
+            Some(path) => message.replace(&*self.report.directory().join(path).to_string_lossy(), hidden::NAME),
+            None => message.to_owned(),
+        }
     }
 
     pub(super) fn flag(&self, relative: &str) -> bool {
@@ -135,7 +159,8 @@ impl<'a> View<'a> {
         if text.len() <= FILE_PATH_LEN_MAX && !text.contains(char::is_control) {
             return Some(self.report.directory().join(text));
         }
-        let found = quote(text);
+        // A key that was pasted into the place of its file's path has line ends.
+        let found = if rules::is_beside_secret(&self.path) { hidden::VALUE.to_owned() } else { self.quote(text) };
         self.error(format!("found {found}; allowed: the path of a file of up to {FILE_PATH_LEN_MAX} bytes; correct the value"));
         None
     }
@@ -147,7 +172,7 @@ impl<'a> View<'a> {
         if text.len() <= NAME_LEN_MAX && !text.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Some(text);
         }
-        let found = quote(text);
+        let found = view.quote(text);
         view.error(format!("found {found}; allowed: up to {NAME_LEN_MAX} bytes without white space; correct the value"));
         None
     }
@@ -160,7 +185,7 @@ impl<'a> View<'a> {
             return Ipv4Addr::LOCALHOST.into();
         }
         text.trim_start_matches('[').trim_end_matches(']').parse().unwrap_or_else(|_| {
-            let found = quote(text);
+            let found = view.quote(text);
             view.error(format!(
                 "found {found}; allowed: an IP address of this machine, 0.0.0.0 for all of them; correct the value"
             ));

@@ -147,7 +147,7 @@ pub(super) fn parse(raw: &[u8], settings: &FileRbacSettings, report: &Report) ->
         user.know(&["name", "password", "scram-sha-256", "scram-sha-512", "roles"]);
         let Some(name) = user.required("name") else { continue };
         if name.contains(['#', '+']) {
-            user.warning(format!("found user name {}; nobody with # or + in the name is let in", quote(name)));
+            user.warning(format!("found user name {}; nobody with # or + in the name is let in", user.quote(name)));
         }
         let entry = User {
             password: password(&user, settings),
@@ -198,7 +198,7 @@ fn roles_of(user: &Node<'_>, roles: &HashMap<ByteString, Arc<Role>>) -> Arc<[Arc
     let known = ids.iter().filter_map(|id| {
         let role = roles.get(id.text());
         if role.is_none() {
-            id.error(format!("found {}; allowed: the id of a role in <roles>", quote(id.text())));
+            id.error(format!("found {}; allowed: the id of a role in <roles>", id.quote(id.text())));
         }
         role.cloned()
     });

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::reader::{self, Node};
-use crate::config::diagnostic::{Diagnostic, Level, Report, quote};
+use crate::config::diagnostic::{Diagnostic, Level, Report};
 use crate::config::limits::FILE_SIZE_MAX;
 use crate::config::read_bounded;
 
@@ -61,7 +61,7 @@ fn parse(root: &Node<'_>) -> Extension {
     let reload_interval_s = root.child("credentials-reload-interval").and_then(|interval| {
         let seconds = interval.text().parse::<u32>().ok().filter(|seconds| *seconds > 0);
         if seconds.is_none() {
-            interval.error(format!("found {}; allowed: a number of seconds from 1", quote(interval.text())));
+            interval.error(format!("found {}; allowed: a number of seconds from 1", interval.quote(interval.text())));
         }
         seconds
     });

@@ -1,7 +1,7 @@
 //! Reads elements of the extension's files, which have no table of rules: what is not known is passed over with a warning, as HiveMQ
 //! passes over it in silence.
 
-use crate::config::diagnostic::{Level, Report, quote};
+use crate::config::diagnostic::{Level, Report};
 use crate::config::entity::{self, Element};
 use crate::config::limits::CREDENTIALS_ELEMENTS_MAX;
 use crate::config::placeholder::Expanded;
@@ -17,7 +17,7 @@ pub(super) fn root(raw: &[u8], name: &'static str, report: &Report) -> Option<El
     if root.name == name {
         return Some(root);
     }
-    report.error(root.line, "", format!("found root element <{}>; allowed: <{name}>", root.name.escape_debug()));
+    report.error(root.line, "", format!("found root element <{}>; allowed: <{name}>", root.shown_name()));
     None
 }
 
@@ -34,7 +34,11 @@ impl<'a> Node<'a> {
     }
 
     fn below(&self, element: &'a Element) -> Self {
-        let path = if self.path.is_empty() { element.name.clone() } else { format!("{}/{}", self.path, element.name) };
+        let path = if self.path.is_empty() {
+            element.shown_name().into_owned()
+        } else {
+            format!("{}/{}", self.path, element.shown_name())
+        };
         Self { element, path, report: self.report }
     }
 
@@ -70,6 +74,11 @@ impl<'a> Node<'a> {
         outer.element.children.iter().filter(|child| child.name == inner).map(|child| outer.below(child)).collect()
     }
 
+    /// Quotes what the element says for a message: not where it may be a secret.
+    pub(super) fn quote(&self, text: &str) -> String {
+        self.element.quote(text)
+    }
+
     pub(super) fn text(&self) -> &'a str {
         &self.element.text
     }
@@ -94,7 +103,7 @@ impl<'a> Node<'a> {
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(child.text()));
         if found.is_none() {
             let allowed = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
-            child.error(format!("found {}; allowed: {allowed}; correct the value", quote(child.text())));
+            child.error(format!("found {}; allowed: {allowed}; correct the value", child.quote(child.text())));
         }
         found.map(|(_, value)| *value)
     }

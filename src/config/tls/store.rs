@@ -67,7 +67,7 @@ fn open(bytes: &[u8], settings: &StoreSettings, [store, password]: [Part; 2]) ->
     if is_pem(bytes) {
         let certificates = CertificateDer::pem_slice_iter(bytes)
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| TlsError::new(store, path, format!("is no valid PEM: {error}")))?;
+            .map_err(|_| TlsError::new(store, path, "is no valid PEM"))?;
         // A trust store's keys are of no use, and may be of any kind.
         let keys = if store == Part::Keystore { pem_keys(bytes, store, path)? } else { Vec::new() };
         return Ok(Store { keys, certificates });
@@ -109,9 +109,7 @@ fn pem_keys(bytes: &[u8], part: Part, path: &Path) -> Result<Vec<PrivateKeyDer<'
                        (openssl pkcs12 -export ..)";
         return Err(TlsError::new(part, path, message));
     }
-    PrivateKeyDer::pem_slice_iter(bytes)
-        .collect::<Result<_, _>>()
-        .map_err(|error| TlsError::new(part, path, format!("is no valid PEM: {error}")))
+    PrivateKeyDer::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|_| TlsError::new(part, path, "is no valid PEM"))
 }
 
 /// Finds the key with a certificate, and puts the chain into the order of a handshake: the own certificate, its issuer, and so on.
@@ -182,6 +180,6 @@ fn revocation_lists(bytes: &[u8]) -> Result<Vec<CertificateRevocationListDer<'st
     }
     let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(bytes)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("is no valid PEM: {error}"))?;
+        .map_err(|_| "is no valid PEM".to_owned())?;
     if lists.is_empty() { Err("holds no certificate revocation list".to_owned()) } else { Ok(lists) }
 }

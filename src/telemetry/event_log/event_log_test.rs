@@ -35,7 +35,8 @@ fn lines_are_written_in_order_and_behind_those_of_an_earlier_start() {
     fs::create_dir_all(&inside).unwrap();
     // Its machine lost power in the middle of a line.
     fs::write(inside.join("event.log"), "half a li").unwrap();
-    let log = EventLog::start(EventLogFiles { file_bytes_max: 1_000_000, ..settings(&inside) }, counter(), clock).unwrap();
+    let log =
+        EventLog::start(EventLogFiles { file_bytes_max: 1_000_000, ..settings(&inside) }, counter(), clock, |_| false).unwrap();
     for number in 0..500 {
         tell(&log, &format!("<{number}>"));
     }
@@ -49,7 +50,7 @@ fn lines_are_written_in_order_and_behind_those_of_an_earlier_start() {
 #[test]
 fn a_full_file_is_put_aside_and_the_oldest_goes() {
     let folder = tempfile::tempdir().unwrap();
-    let log = EventLog::start(settings(folder.path()), counter(), clock).unwrap();
+    let log = EventLog::start(settings(folder.path()), counter(), clock, |_| false).unwrap();
     for number in 0..60 {
         tell(&log, &format!("<{number}>"));
         log.flush(LONG);
@@ -69,7 +70,7 @@ fn a_full_file_is_put_aside_and_the_oldest_goes() {
 #[test]
 fn a_file_that_is_removed_or_moved_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
-    let log = EventLog::start(settings(folder.path()), counter(), clock).unwrap();
+    let log = EventLog::start(settings(folder.path()), counter(), clock, |_| false).unwrap();
     tell(&log, "one");
     log.flush(LONG);
     fs::remove_file(folder.path().join("event.log")).unwrap();
@@ -90,7 +91,8 @@ fn what_cannot_be_written_is_counted_and_told_once_it_can() {
     let blocked = folder.path().join("log");
     fs::write(&blocked, "a file where the folder is to be").unwrap();
     let lost = counter();
-    let log = EventLog::start(EventLogFiles { file_bytes_max: 1_000_000, ..settings(&blocked) }, lost.clone(), clock).unwrap();
+    let log = EventLog::start(EventLogFiles { file_bytes_max: 1_000_000, ..settings(&blocked) }, lost.clone(), clock, |_| false)
+        .unwrap();
     for number in 0..7 {
         tell(&log, &format!("<{number}>"));
         log.flush(LONG);
@@ -115,7 +117,7 @@ fn a_disk_that_hangs_costs_lines_and_nobody_waits() {
     let hold = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
     let lost = counter();
     let files = EventLogFiles { file_bytes_max: u64::MAX, ..settings(folder.path()) };
-    let log = EventLog::start(files, lost.clone(), clock).unwrap();
+    let log = EventLog::start(files, lost.clone(), clock, |_| false).unwrap();
     let began = std::time::Instant::now();
     let long = "x".repeat(1_000);
     for _ in 0..WAITING_BYTES_MAX * 2 / long.len() {

@@ -13,6 +13,9 @@ use crate::telemetry::utc::Utc;
 const FIELD_CHARS_MAX: usize = 1_024;
 const UNKNOWN: &str = "UNKNOWN";
 
+/// Whether a text proves who somebody is, so that it may not be read.
+pub type IsSecret = fn(&str) -> bool;
+
 /// A connection's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Who<'a> {
@@ -50,10 +53,12 @@ pub enum Event<'a> {
 }
 
 /// Appends the line of an event.
-pub(super) fn write(out: &mut String, now_ms: u64, event: &Event<'_>) {
+///
+/// A text that `is_secret` is not written, whoever chose it to be what.
+pub(super) fn write(out: &mut String, now_ms: u64, is_secret: IsSecret, event: &Event<'_>) {
     // Writing to a string cannot fail. HiveMQ: `%-24(%d)- %msg%n`.
     _ = write!(out, "{},{:03} - ", Utc::of(now_ms / 1000).for_log(), now_ms % 1000);
-    let mut out = Line(out);
+    let mut out = Line { text: out, is_secret };
     match event {
         Event::Connected { who, clean_start, session_expiry_s } => {
             out.who(who);
@@ -132,18 +137,21 @@ pub(super) fn write(out: &mut String, now_ms: u64, event: &Event<'_>) {
             out.put(format_args!("{count} events are missing here: they could not be written, or there were too many at once."));
         }
     }
-    out.0.push('\n');
+    out.text.push('\n');
 }
 
-struct Line<'a>(&'a mut String);
+struct Line<'a> {
+    text: &'a mut String,
+    is_secret: IsSecret,
+}
 
 impl Line<'_> {
     fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
-        _ = self.0.write_fmt(arguments);
+        _ = self.text.write_fmt(arguments);
     }
 
     fn raw(&mut self, text: &str) {
-        self.0.push_str(text);
+        self.text.push_str(text);
     }
 
     fn who(&mut self, who: &Who<'_>) {
@@ -154,21 +162,21 @@ impl Line<'_> {
     }
 
     fn list<'a>(&mut self, texts: impl Iterator<Item = &'a str>) {
-        let before = self.0.len();
+        let before = self.text.len();
         for text in texts {
-            if self.0.len() > before {
+            if self.text.len() > before {
                 self.raw(", ");
             }
             self.field(Some(text));
         }
-        if self.0.len() == before {
+        if self.text.len() == before {
             self.raw(UNKNOWN);
         }
     }
 
     /// What somebody else chose.
     fn field(&mut self, text: Option<&str>) {
-        let Some(text) = text else { return self.raw(UNKNOWN) };
+        let Some(text) = text.filter(|text| !(self.is_secret)(text)) else { return self.raw(UNKNOWN) };
         for (number, c) in text.chars().enumerate() {
             if number >= FIELD_CHARS_MAX {
                 return self.raw("..");
@@ -176,7 +184,7 @@ impl Line<'_> {
             match c {
                 '\\' => self.raw("\\\\"),
                 c if breaks_lines(c) => self.put(format_args!("{}", c.escape_unicode())),
-                c => self.0.push(c),
+                c => self.text.push(c),
             }
         }
     }
@@ -216,7 +224,7 @@ mod tests {
 
     fn line(event: &Event<'_>) -> String {
         let mut out = String::new();
-        write(&mut out, 1_700_000_000_007, event);
+        write(&mut out, 1_700_000_000_007, |text| text.starts_with("token"), event);
         let text = out.strip_prefix("2023-11-14 22:13:20,007 - ").unwrap_or_else(|| panic!("{out:?}"));
         text.strip_suffix('\n').unwrap_or_else(|| panic!("{out:?}")).to_owned()
     }
@@ -304,6 +312,28 @@ mod tests {
         ];
         for (event, expected) in table {
             assert_eq!(line(&event), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_a_secret_is_not_written_whatever_stands_there() {
+        let who = Who { client_id: Some("token1"), ip: Some("192.0.2.1") };
+        let receiver = Receiver::Client("token1".into());
+        let table = [
+            Event::Connected { who, clean_start: true, session_expiry_s: 0 },
+            Event::Left { who, reason: Some("token2") },
+            Event::Lost { who, listener: "l", port: 1 },
+            Event::Dropped { receiver: &receiver, topic: "token3", qos: 0, reason: DropReason::InternalError },
+            Event::PacketDropped { client_id: Some("token1"), packet: "SUBACK", reason: "r" },
+            Event::SessionExpired { client_id: "token1", at_ms: 0 },
+            Event::Auth { who, received: true, code: ReasonCode::Success },
+            Event::LoginFailed { who, user_name: Some("token4"), reason: "no" },
+            Event::SubscriptionsWithdrawn { who, filters: &["token5".to_owned()], more: 0 },
+            Event::Unstable { client_id: "token1", ips: &[], count: 5, seconds: 60, takeovers: true, banned_s: None },
+        ];
+        for event in table {
+            let line = line(&event);
+            assert!(!line.contains("token") && line.contains("UNKNOWN"), "{line}");
         }
     }
 

@@ -19,7 +19,7 @@ use prometheus::IntCounter;
 
 use super::RateLimited;
 use files::Files;
-pub use line::{Event, Who};
+pub use line::{Event, IsSecret, Who};
 
 /// Bytes of lines that may wait to be written.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -49,6 +49,7 @@ struct Way {
     shared: Arc<Shared>,
     lost_total: IntCounter,
     clock: Clock,
+    is_secret: IsSecret,
 }
 
 /// Wall clock, milliseconds since the epoch.
@@ -81,13 +82,13 @@ impl Waiting {
 }
 
 impl EventLog {
-    /// Starts the thread that writes. A folder that cannot be written is said in the log of the program, again and again, and costs lines only.
+    /// Starts the thread that writes. What `is_secret` is not written. A folder that cannot be written is said in the log of the program, again and again, and costs lines only.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start(files: EventLogFiles, lost_total: IntCounter, clock: Clock) -> io::Result<Self> {
+    pub fn start(files: EventLogFiles, lost_total: IntCounter, clock: Clock, is_secret: IsSecret) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let way = Way { shared: Arc::clone(&shared), lost_total: lost_total.clone(), clock };
+        let way = Way { shared: Arc::clone(&shared), lost_total: lost_total.clone(), clock, is_secret };
         thread::Builder::new()
             .name("event-log".to_owned())
             .spawn(move || write_all(&shared, Files::new(files), &lost_total, clock))?;
@@ -103,7 +104,7 @@ impl EventLog {
     pub fn tell(&self, event: &Event<'_>) {
         let Some(way) = &self.0 else { return };
         let mut line = String::with_capacity(192);
-        line::write(&mut line, (way.clock)(), event);
+        line::write(&mut line, (way.clock)(), way.is_secret, event);
         let mut waiting = way.shared.waiting.lock();
         if waiting.text.len() + line.len() > WAITING_BYTES_MAX {
             waiting.lost += 1;
@@ -145,7 +146,7 @@ fn write_all(shared: &Shared, mut files: Files, lost_total: &IntCounter, clock: 
         let told = mem::take(&mut taken.lost);
         if told > 0 {
             let mut line = String::new();
-            line::write(&mut line, clock(), &Event::LinesLost { count: told });
+            line::write(&mut line, clock(), |_| false, &Event::LinesLost { count: told });
             taken.text.insert_str(0, &line);
         }
         if let Err(error) = files.append(taken.text.as_bytes()) {

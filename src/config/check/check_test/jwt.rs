@@ -59,7 +59,7 @@ fn what_is_wrong_with_tokens_keys_is_told_at_its_line_before_the_start() {
         (format!("{keys}<secret/>"), "jwt/secret>: is empty, or the variable in it is; allowed: a secret"),
         (
             format!("{keys}<secret-base64>hunter2</secret-base64>"),
-            "jwt/secret-base64>: found a value that is not shown, since a secret may have got here; allowed: true or false",
+            "jwt/secret-base64>: found a value that is not shown, since it may be a secret; allowed: true or false",
         ),
         (format!("{keys}<public-key-file>FIXTURES/rsa-weak.pem</public-key-file>"), "RSA key of 1024 bits; allowed: 2048"),
         ("<secret>hunter2</secret><secret-base64>true</secret-base64>".to_owned(), "jwt/secret>: is not base64"),
