@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use troupemq::mqtt::{QoS, ReasonCode};
 
 use super::kit::{BOTH, before_marker, persistent, publisher, subscriber};
-use crate::harness::SOON;
 use crate::harness::client::{Client, Options};
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
+use crate::harness::{SOON, wait};
 
 /// Row 59.
 #[tokio::test]
@@ -90,6 +90,9 @@ async fn a_will_comes_after_anything_but_disconnect_0_and_not_before_its_delay()
     let mut clock = super::kit::BrokerClock::new(node.mqtt()).await;
     clock.pass(3).await;
     assert_eq!(before_marker(&mut publisher, &mut watcher, "w").await, [""; 0]);
+    // Each that came was counted, and nothing else that was published.
+    let counted = || (node.metric("com_hivemq_messages_will_published_count_total") == 6.0).then_some(());
+    wait::until("the wills are counted", SOON, counted);
 }
 
 /// Row 64.

@@ -180,4 +180,7 @@ async fn a_will_of_a_client_of_the_killed_node_is_published_once() {
     assert!(returned.session_present());
     returned.disconnect().await;
     watcher.nothing().await;
+    let counted =
+        || trio.nodes[1..].iter().map(|node| node.metric("com_hivemq_messages_will_published_count_total")).sum::<f64>();
+    wait::until("both are counted", SOON, || (counted() == 2.0).then_some(()));
 }

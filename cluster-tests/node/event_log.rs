@@ -79,13 +79,19 @@ async fn what_happens_to_clients_is_written_in_hivemqs_words() {
     told(&node, "Client ID: talkative, IP: 127.0.0.1 disconnected gracefully. Reason given by client: lunch\\u{a}break");
     Client::connect(address, &user("lost")).await.reset();
     told(&node, &format!("Client ID: lost, IP: 127.0.0.1 disconnected ungracefully from TCP Listener on port: {port}."));
+    let mut ended = Vec::new();
     for version in [ProtocolVersion::V3_1_1, ProtocolVersion::V5] {
         let options = Options::of(version, &format!("same {version:?}")).username("u").password("right-password");
-        let mut first = Client::connect(address, &options).await;
+        // It reads nothing, nor sees its end.
+        let first = Client::connect(address, &options).await;
         let second = Client::connect(address, &options).await;
-        first.closed().await;
-        told(&node, &format!("Client ID: same {version:?}, IP: 127.0.0.1 was disconnected. reason: Session taken over."));
         second.disconnect().await;
+        let who = format!("Client ID: same {version:?}, IP: 127.0.0.1");
+        told(&node, &format!("{who} disconnected gracefully."));
+        let all = lines(&node).into_iter().filter_map(|line| Some(line.strip_prefix(&who)?.to_owned())).collect::<Vec<_>>();
+        let came = ", Clean Start: true, Session Expiry: 0 connected.";
+        assert_eq!(all, [came, " was disconnected. reason: Session taken over.", came, " disconnected gracefully."]);
+        ended.push((first, who));
     }
     let mut rude = Client::connect(address, &user("rude")).await;
     rude.send(&Packet::Publish(Box::new(publish("$x", b"", QoS::AtMostOnce)))).await.expect("sent");
@@ -102,8 +108,8 @@ async fn what_happens_to_clients_is_written_in_hivemqs_words() {
         publisher.publish(topic, b"", QoS::AtLeastOnce).await;
     }
     let dropped = "Outgoing publish message was dropped. Receiving";
-    let why = "qos: 1, reason: Client Message Queue Full.";
-    told(&node, &format!("{dropped} client: sleeper, topic: own, {why}"));
+    told(&node, &format!("{dropped} client: sleeper, topic: own, qos: 1, reason: The client message queue is full."));
+    let why = "qos: 1, reason: The shared subscription message queue is full.";
     told(&node, &format!("{dropped} shared subscription group: g/work/+, topic: work/x, {why}"));
 
     // An answer that its client cannot take, nor expect.
@@ -123,8 +129,10 @@ async fn what_happens_to_clients_is_written_in_hivemqs_words() {
     small.send(&Packet::Subscribe(Box::new(packet))).await.expect("sent");
     told(
         &node,
-        "Outgoing MQTT packet was dropped. Receiving client: small, messageType: SUBACK, reason: Maximum Packet Size Exceeded.",
+        "Outgoing MQTT packet was dropped. Receiving client: small, messageType: SUBACK, reason: Maximum packet size exceeded, \
+         size: 55 bytes, max: 40 bytes.",
     );
+    assert_eq!(node.metric("com_hivemq_messages_dropped_mqtt_packet_too_large_count"), 1.0);
     small.ping().await;
 
     // A session that ends by itself.
@@ -173,6 +181,11 @@ async fn what_happens_to_clients_is_written_in_hivemqs_words() {
     node.stop();
     told(&node, "Client ID: publisher, IP: 127.0.0.1 was disconnected. reason: Server shutting down.");
     let before = lines(&node);
+    for (first, who) in ended {
+        let end = format!("{who} was disconnected. reason: Session taken over.");
+        assert_eq!(before.iter().filter(|line| **line == end).count(), 1, "{before:#?}");
+        drop(first);
+    }
     assert!(!before.iter().any(|line| line.contains("password") && !line.contains("username or password are missing")));
     assert!(before.iter().all(|line| !line.starts_with("Client ID: forged")), "{before:#?}");
     // A log that is removed is made anew; one that is not wanted is not.

@@ -182,6 +182,8 @@ pub struct Client {
     given_reason: Seldom<Option<Box<str>>>,
     /// Counted as a connection: its CONNECT was accepted.
     counted: bool,
+    /// The event log has its end.
+    end_recorded: bool,
     /// The actor stopped in the ordinary way.
     over: bool,
     timer_ms: u64,
@@ -240,6 +242,7 @@ impl Client {
             ended: (Initiator::Unspecified, None),
             given_reason: Seldom::default(),
             counted: false,
+            end_recorded: false,
             over: false,
             timer_ms: 0,
             lane: Arc::default(),
@@ -299,6 +302,8 @@ impl Client {
                 self.sent_seq = self.sent_seq.max(seq);
                 self.machine.resume_release(seq, now, &mut self.effects);
             }
+            // Its end was told.
+            ClientItem::Close { .. } if self.closing => {}
             ClientItem::Close { reason_code, tell_shard } => {
                 self.stopping = reason_code == ReasonCode::ServerShuttingDown;
                 if reason_code == ReasonCode::SessionTakenOver {
@@ -311,6 +316,8 @@ impl Client {
                     self.machine.registration_unknown(&mut self.effects);
                 }
                 self.machine.disconnect(reason_code, reason_code.name(), tell_shard, now, &mut self.effects);
+                // What ends it first is what it is told to have ended by.
+                self.run_effects(ctx);
             }
             ClientItem::Banned { reason } if self.counted => self.ban(&reason),
             // Its CONNECT has taken effect, with an event: it is not refused, but learns that it came in, and then that it goes.
@@ -427,8 +434,8 @@ impl Actor for Client {
         node.connections.fetch_sub(1, Ordering::Relaxed);
         if self.counted {
             node.metrics.connection_closed(self.ended.0, self.ended.1);
-            self.record_end();
         }
+        self.record_end();
         self.settle();
     }
 }
@@ -444,8 +451,8 @@ impl Drop for Client {
         self.local.node().connections.fetch_sub(1, Ordering::Relaxed);
         if self.counted {
             self.local.node().metrics.connection_closed(Initiator::Unspecified, None);
-            self.record_end();
         }
+        self.record_end();
         self.settle();
         self.fail();
     }

@@ -257,7 +257,12 @@ impl OutboxTaker {
                 }
                 return;
             }
-            OutboxEvent::Publish { dead_known, .. } => *dead_known,
+            OutboxEvent::Publish { dead_known, .. } => {
+                if source == self.shard && event.is_will() {
+                    uncounted.push(Uncounted::Event(Arc::clone(event)));
+                }
+                *dead_known
+            }
             OutboxEvent::Lifecycle(_) | OutboxEvent::Dropped(_) | OutboxEvent::Expired(_) => {
                 if source == self.shard {
                     uncounted.push(Uncounted::Event(Arc::clone(event)));

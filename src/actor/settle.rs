@@ -81,20 +81,37 @@ pub async fn connect(
 ) -> Result<Outcome, SubmitError> {
     let Some(cluster) = node.cluster() else { return Err(SubmitError::Unavailable) };
     let client = command.facts.client_id.clone();
-    command.take_over = match present(&node, &client) {
+    let mut before = present(&node, &client);
+    command.take_over = match before {
         Some(present) => taking_over(present, settle(&node, shard, &client, present).await),
         None => TakeOver::Settled(None),
     };
     for _ in 0..OCCUPIED_MAX {
         match propose(&node, cluster, shard, command.clone(), window).await {
             Ok(Outcome::Occupied(present)) => {
+                before = Some(present);
                 command.take_over = taking_over(present, settle(&node, shard, &client, present).await);
             }
-            outcome => return outcome,
+            outcome => {
+                if let Some(before) = before
+                    && outcome.is_ok()
+                {
+                    told(&node, before).await;
+                }
+                return outcome;
+            }
         }
     }
     command.take_over = TakeOver::Any;
     propose(&node, cluster, shard, command, window).await
+}
+
+/// Waits until a connection of this node knows that it was taken over, for the event log to have its end before the beginning of the next. It is
+/// told before the outcome is.
+async fn told(node: &Node, connection: ConnectionRef) {
+    if node.is_local((connection.node, connection.incarnation, connection.connection)) {
+        let _ = timeout(SETTLE_MAX, read_out(node, connection.connection)).await;
+    }
 }
 
 fn taking_over(present: ConnectionRef, settled: Settled) -> TakeOver {

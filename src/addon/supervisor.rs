@@ -90,6 +90,8 @@ impl Renderer for AddonRenderer {
         };
         if made && let OutboxEvent::Lifecycle(_) = event {
             self.metrics.addon(AddonCounter::LifecyclePublished, 1);
+        } else if event.is_will() {
+            self.metrics.hivemq.wills_published_total.inc();
         } else if let Some(signal) = signal_of(event) {
             self.count(&signal, made, now_ms);
         }
@@ -207,5 +209,24 @@ impl Handler<Wake> for Supervisor {
             self.handle_item(item);
         }
         self.batch = batch;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addon::fixture::{all_on, message};
+    use crate::mqtt::Origin;
+
+    #[test]
+    fn of_what_a_shard_publishes_wills_are_counted() {
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let renderer = AddonRenderer::new(all_on(), Arc::clone(&metrics));
+        let (by_client, republished) =
+            (Arc::new(message("t")), Arc::new(Message { origin: Origin::Extension, ..message("$dead/t") }));
+        for (message, dead_known, counted) in [(&by_client, true, 0), (&republished, false, 0), (&by_client, false, 1)] {
+            renderer.count_outbox(&OutboxEvent::Publish { message: Arc::clone(message), dead_known }, 0);
+            assert_eq!(metrics.hivemq.wills_published_total.get(), counted, "{message:?}");
+        }
     }
 }

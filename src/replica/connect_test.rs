@@ -153,6 +153,7 @@ fn a_will_is_stamped_when_it_is_published() {
     let outbox = bench.state.outbox_after(super::Position::default(), 100);
     let super::OutboxEvent::Publish { message, dead_known: false } = &*outbox.last().unwrap().1 else { panic!("{outbox:?}") };
     assert_eq!(message.received_at_ms, bench.now_ms);
+    assert!(outbox.last().unwrap().1.is_will());
 }
 
 #[test]

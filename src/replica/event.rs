@@ -159,6 +159,11 @@ pub enum OutboxEvent {
 }
 
 impl OutboxEvent {
+    /// Whether it is a Will that is published: of what a shard publishes only that comes from a client and was not looked at for receivers.
+    pub fn is_will(&self) -> bool {
+        matches!(self, Self::Publish { message, dead_known: false } if message.publisher().is_some())
+    }
+
     /// Bytes of its message; 0 where there is none.
     pub fn size_bytes(&self) -> usize {
         super::body::message_of_event(self).map_or(0, |message| message.size_bytes())

@@ -403,6 +403,7 @@ fn qos2_publish_with_a_known_packet_id_is_not_published_twice() {
     let (outcome, events) = bench.run(receive(FIRST));
     assert_eq!((outcome, outbox_of(&events)), (Outcome::Received { duplicate: false }, vec!["publish t".to_owned()]));
     assert!(matches!(&*last_outbox(&bench), OutboxEvent::Publish { dead_known: true, .. }));
+    assert!(!last_outbox(&bench).is_will());
     assert_eq!(bench.run(receive(FIRST)), (Outcome::Received { duplicate: true }, Vec::new()));
     bench.run(disconnect("c", FIRST, false));
     let again = on(2, 1, 1);

@@ -37,14 +37,22 @@ pub enum Effect {
     /// A delivery could not be sent (too large for the client's Maximum Packet Size); it counts as completed [MQTT-3.1.2-25], so
     /// no `Acknowledge` follows.
     Dropped { delivery: Box<Delivery>, reason: DropReason },
-    /// An acknowledgement that is larger than the client's Maximum Packet Size was not sent [MQTT-3.1.2-24]; the name of its packet.
-    NotSent(&'static str),
+    /// An acknowledgement that is larger than the client's Maximum Packet Size was not sent [MQTT-3.1.2-24].
+    NotSent(TooLarge),
     /// A delivery expired before it was sent; no `Acknowledge` follows.
     Expired { delivery: Box<Delivery> },
     /// The connection is over: propose it to the shard, once. Nothing but `Send` of a last packet and `Close` accompanies it.
     End(End),
     /// Close the socket when what was sent is written. Always the last effect of a machine.
     Close,
+}
+
+/// A packet, by the name of its type, that is larger than the client takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    pub packet: &'static str,
+    pub size_bytes: usize,
+    pub max_bytes: u32,
 }
 
 /// What CONNECT asks of the client's shard.

@@ -59,6 +59,6 @@ mod subscribe_test;
 
 pub use alias_memory::AliasMemory;
 pub use authenticate::{Evidence, Stage};
-pub use effect::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket, WillRegistration};
+pub use effect::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket, TooLarge, WillRegistration};
 pub use machine::{Machine, Now};
 pub use settings::{KeepAlivePolicy, RefuseConnections, ServerReference, SessionSettings};

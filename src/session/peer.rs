@@ -2,7 +2,7 @@
 
 use bytestring::ByteString;
 
-use super::effect::Effect;
+use super::effect::{Effect, TooLarge};
 use super::settings::SessionSettings;
 use crate::mqtt::codec::encoded_len;
 use crate::mqtt::packet::{Connect, PacketId, PublishAck};
@@ -63,7 +63,8 @@ impl Peer {
         if fits {
             out.push(Effect::Send(packet));
         } else if let Some(name) = acknowledgement(&packet) {
-            out.push(Effect::NotSent(name));
+            let size_bytes = encoded_len(&packet, self.protocol);
+            out.push(Effect::NotSent(TooLarge { packet: name, size_bytes, max_bytes: self.max_packet_size_bytes }));
         }
         fits
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 
-use super::effect::{Effect, Registered};
+use super::effect::{Effect, Registered, TooLarge};
 use super::peer::Peer;
 use super::settings::SessionSettings;
 use super::test_kit::*;
@@ -208,7 +208,8 @@ fn the_reason_string_goes_before_the_user_properties() {
         let mut out = Vec::new();
         let is_sent = Peer::new(&taking(max), &settings()).send(Packet::Puback(full.clone()), &mut out);
         assert_eq!(is_sent, want.is_some());
-        let want = want.map_or(Effect::NotSent("PUBACK"), |ack| Effect::Send(Packet::Puback(ack.clone())));
+        let too_large = TooLarge { packet: "PUBACK", size_bytes: size(&bare) as usize, max_bytes: max };
+        let want = want.map_or(Effect::NotSent(too_large), |ack| Effect::Send(Packet::Puback(ack.clone())));
         assert_eq!(out, [want], "{max}");
     }
 }

@@ -190,7 +190,7 @@ pub(super) fn brief(effect: &Effect) -> String {
         }
         Effect::Acknowledge { source, outcome } => format!("{source:?} {outcome:?}"),
         Effect::Dropped { reason, .. } => format!("dropped {reason:?}"),
-        Effect::NotSent(packet) => format!("{packet} not sent"),
+        Effect::NotSent(packet) => format!("{} not sent", packet.packet),
         Effect::Expired { .. } => "expired".to_owned(),
         Effect::End(End { initiator, reason_code, will, session_expiry_interval_s }) => {
             let code = reason_code.map_or("-".to_owned(), |c| format!("{:#04x}", c.byte()));

@@ -117,7 +117,10 @@ impl Client {
                 self.submit_steps(ctx);
                 self.end(end);
             }
-            Effect::Close => self.closing = true,
+            Effect::Close => {
+                self.closing = true;
+                self.record_end();
+            }
         }
     }
 
@@ -175,6 +178,10 @@ impl Client {
             client.registered(outcome, ctx);
             if client.counted {
                 client.record_connected(clean_start, expiry_s);
+                if client.closing {
+                    // By what it sent behind its CONNECT.
+                    client.record_end();
+                }
             }
             if client.part_with_assigned() {
                 client.run_effects(ctx);

@@ -2,7 +2,8 @@
 
 use super::Client;
 use crate::mqtt::{Packet, ReasonCode};
-use crate::signal::{DropReason, Initiator};
+use crate::session::TooLarge;
+use crate::signal::Initiator;
 use crate::telemetry::event_log::{Event, Who};
 
 impl Client {
@@ -29,14 +30,18 @@ impl Client {
         }
     }
 
-    /// A packet was larger than the client takes.
-    pub(super) fn record_not_sent(&self, packet: &'static str) {
-        let reason = DropReason::MaximumPacketSizeExceeded.text();
-        self.record(|who| Event::PacketDropped { client_id: who.client_id, packet, reason });
+    /// A packet that is no PUBLISH was larger than the client takes.
+    pub(super) fn record_not_sent(&self, packet: TooLarge) {
+        self.local.node().metrics.hivemq.dropped_packet_too_large.inc();
+        let TooLarge { packet, size_bytes, max_bytes } = packet;
+        self.record(|who| Event::PacketDropped { client_id: who.client_id, packet, size_bytes, max_bytes });
     }
 
-    /// The connection of a client that had come in is over.
-    pub(super) fn record_end(&self) {
+    /// The connection of a client that had come in is over: written when that is decided, not when the socket is closed, and once.
+    pub(super) fn record_end(&mut self) {
+        if !self.counted || std::mem::replace(&mut self.end_recorded, true) {
+            return;
+        }
         let (listener, port) = (self.accepted.listener.kind, self.accepted.listener_port);
         self.record(|who| match self.ended {
             (Initiator::Client, _) => Event::Left { who, reason: self.given_reason.get().and_then(Option::as_deref) },

@@ -12,6 +12,7 @@ use crate::telemetry::utc::Utc;
 /// Characters of one field.
 const FIELD_CHARS_MAX: usize = 1_024;
 const UNKNOWN: &str = "UNKNOWN";
+const TOO_LARGE: &str = "Maximum packet size exceeded";
 
 /// Whether a text proves who somebody is, so that it may not be read.
 pub type IsSecret = fn(&str) -> bool;
@@ -37,7 +38,7 @@ pub enum Event<'a> {
     /// `event.message-dropped`
     Dropped { receiver: &'a Receiver, topic: &'a str, qos: u8, reason: DropReason },
     /// `event.message-dropped`: a packet that is no PUBLISH.
-    PacketDropped { client_id: Option<&'a str>, packet: &'a str, reason: &'a str },
+    PacketDropped { client_id: Option<&'a str>, packet: &'a str, size_bytes: usize, max_bytes: u32 },
     /// `event.client-session-expired`
     SessionExpired { client_id: &'a str, at_ms: u64 },
     /// `event.authentication`
@@ -88,12 +89,14 @@ pub(super) fn write(out: &mut String, now_ms: u64, is_secret: IsSecret, event: &
             out.field(Some(name));
             out.raw(", topic: ");
             out.field(Some(topic));
-            out.put(format_args!(", qos: {qos}, reason: {}.", reason.text()));
+            out.put(format_args!(", qos: {qos}, reason: {}.", why(*reason, receiver)));
         }
-        Event::PacketDropped { client_id, packet, reason } => {
+        Event::PacketDropped { client_id, packet, size_bytes, max_bytes } => {
             out.raw("Outgoing MQTT packet was dropped. Receiving client: ");
             out.field(*client_id);
-            out.put(format_args!(", messageType: {packet}, reason: {reason}."));
+            out.put(format_args!(
+                ", messageType: {packet}, reason: {TOO_LARGE}, size: {size_bytes} bytes, max: {max_bytes} bytes."
+            ));
         }
         Event::SessionExpired { client_id, at_ms } => {
             out.raw("Client ID: ");
@@ -196,6 +199,25 @@ fn breaks_lines(c: char) -> bool {
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
 }
 
+/// HiveMQ's words, which are not those of `hmq-drop-reason` (spec/hivemq.md 2.1). Sizes are not known here.
+fn why(reason: DropReason, receiver: &Receiver) -> &'static str {
+    match (reason, receiver) {
+        (DropReason::ClientMessageQueueFull, Receiver::SharedSubscription(_) | Receiver::SharedSubscriptionMember { .. }) => {
+            "The shared subscription message queue is full"
+        }
+        (DropReason::ClientMessageQueueFull, Receiver::Client(_) | Receiver::Consumer(_)) => "The client message queue is full",
+        (DropReason::Qos0MemoryExceeded, _) => "The QoS 0 memory limit exceeded",
+        (DropReason::Qos0ChannelNotWritable, _) => "The tcp socket was not writable",
+        (DropReason::MaximumPacketSizeExceeded, _) => TOO_LARGE,
+        (DropReason::ExtensionPreventedInbound | DropReason::ExtensionPreventedOutbound, _) => {
+            "Extension prevented onward delivery"
+        }
+        (DropReason::InternalError, _) => "Internal error",
+        // Our own.
+        (DropReason::RetainedMessageLimitReached, _) => "The retained message limit is reached",
+    }
+}
+
 /// HiveMQ names a shared subscription without `$share/`.
 fn receiving(receiver: &Receiver) -> (&'static str, &str) {
     match receiver {
@@ -257,25 +279,26 @@ mod tests {
             ),
             (
                 dropped(&client, DropReason::ClientMessageQueueFull),
-                "Outgoing publish message was dropped. Receiving client: c, topic: a/b, qos: 1, reason: Client Message Queue Full.",
+                "Outgoing publish message was dropped. Receiving client: c, topic: a/b, qos: 1, reason: The client message queue is full.",
             ),
             (
-                dropped(&group, DropReason::InternalError),
+                dropped(&group, DropReason::ClientMessageQueueFull),
                 "Outgoing publish message was dropped. Receiving shared subscription group: g/a/#, topic: a/b, qos: 1, reason: \
-                 Internal Error.",
+                 The shared subscription message queue is full.",
             ),
             (
                 dropped(&member, DropReason::InternalError),
                 "Outgoing publish message was dropped. Receiving shared subscription group: g/a, topic: a/b, qos: 1, reason: \
-                 Internal Error.",
+                 Internal error.",
             ),
             (
                 dropped(&consumer, DropReason::InternalError),
-                "Outgoing publish message was dropped. Receiving consumer: k, topic: a/b, qos: 1, reason: Internal Error.",
+                "Outgoing publish message was dropped. Receiving consumer: k, topic: a/b, qos: 1, reason: Internal error.",
             ),
             (
-                Event::PacketDropped { client_id: Some("c"), packet: "SUBACK", reason: "Maximum Packet Size Exceeded" },
-                "Outgoing MQTT packet was dropped. Receiving client: c, messageType: SUBACK, reason: Maximum Packet Size Exceeded.",
+                Event::PacketDropped { client_id: Some("c"), packet: "SUBACK", size_bytes: 25, max_bytes: 8 },
+                "Outgoing MQTT packet was dropped. Receiving client: c, messageType: SUBACK, reason: Maximum packet size exceeded, \
+                 size: 25 bytes, max: 8 bytes.",
             ),
             (
                 Event::SessionExpired { client_id: "c", at_ms: 951_782_400_999 },
@@ -334,6 +357,29 @@ mod tests {
         for event in table {
             let line = line(&event);
             assert!(!line.contains("token") && line.contains("UNKNOWN"), "{line}");
+        }
+    }
+
+    #[test]
+    fn messages_are_dropped_for_hivemqs_reasons() {
+        let (client, consumer) = (Receiver::Client("c".into()), Receiver::Consumer(Receiver::RETAINED.into()));
+        let group = Receiver::SharedSubscription("$share/g/a".into());
+        let member = Receiver::member("$share/g/a".into(), "c".into());
+        let table = [
+            (DropReason::ClientMessageQueueFull, &client, "The client message queue is full"),
+            (DropReason::ClientMessageQueueFull, &group, "The shared subscription message queue is full"),
+            (DropReason::ClientMessageQueueFull, &member, "The shared subscription message queue is full"),
+            (DropReason::Qos0MemoryExceeded, &client, "The QoS 0 memory limit exceeded"),
+            (DropReason::Qos0ChannelNotWritable, &member, "The tcp socket was not writable"),
+            (DropReason::MaximumPacketSizeExceeded, &client, "Maximum packet size exceeded"),
+            (DropReason::ExtensionPreventedInbound, &client, "Extension prevented onward delivery"),
+            (DropReason::ExtensionPreventedOutbound, &client, "Extension prevented onward delivery"),
+            (DropReason::InternalError, &group, "Internal error"),
+            (DropReason::RetainedMessageLimitReached, &consumer, "The retained message limit is reached"),
+        ];
+        for (reason, receiver, expected) in table {
+            let text = line(&Event::Dropped { receiver, topic: "t", qos: 0, reason });
+            assert!(text.ends_with(&format!(", topic: t, qos: 0, reason: {expected}.")), "{text}");
         }
     }
 
