@@ -347,7 +347,7 @@ mod tests {
             Event::Left { who, reason: Some("token2") },
             Event::Lost { who, listener: "l", port: 1 },
             Event::Dropped { receiver: &receiver, topic: "token3", qos: 0, reason: DropReason::InternalError },
-            Event::PacketDropped { client_id: Some("token1"), packet: "SUBACK", reason: "r" },
+            Event::PacketDropped { client_id: Some("token1"), packet: "SUBACK", size_bytes: 9, max_bytes: 5 },
             Event::SessionExpired { client_id: "token1", at_ms: 0 },
             Event::Auth { who, received: true, code: ReasonCode::Success },
             Event::LoginFailed { who, user_name: Some("token4"), reason: "no" },
