@@ -77,6 +77,11 @@ async fn what_happens_to_clients_is_written_in_hivemqs_words() {
     let properties = DisconnectProperties { reason_string: Some("lunch\nbreak".into()), ..DisconnectProperties::default() };
     client.send(&Packet::Disconnect(Box::new(Disconnect { reason_code: ReasonCode::Success, properties }))).await.expect("sent");
     told(&node, "Client ID: talkative, IP: 127.0.0.1 disconnected gracefully. Reason given by client: lunch\\u{a}break");
+    // A token where the client id belongs.
+    let token = "eyJhbGciOiJIUzI1NiJ9.e30.AAAA";
+    Client::connect(address, &user(token)).await.disconnect().await;
+    told(&node, "Client ID: UNKNOWN, IP: 127.0.0.1 disconnected gracefully.");
+    assert!(lines(&node).iter().all(|line| !line.contains(token)));
     Client::connect(address, &user("lost")).await.reset();
     told(&node, &format!("Client ID: lost, IP: 127.0.0.1 disconnected ungracefully from TCP Listener on port: {port}."));
     let mut ended = Vec::new();

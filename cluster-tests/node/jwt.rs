@@ -522,7 +522,10 @@ async fn secrets_stay_inside(token_from: &str) {
     keys.write(&format!("{{\"keys\": [{{\"kty\": \"oct\", \"k\": \"{}!\"}}]}}", secret("Broken-K-4711".to_owned())));
     wait::until("the broken set is said", SOON, || node.stderr().contains("those from before stay in force").then_some(()));
     keys.set(&[shared("shared")]);
-    files.write(&[User::new("x", &format!("<password>{}</password>", secret("Broken-File-4711".to_owned())), "no role")], roles);
+    files.write(
+        &[User::new("x", &format!("<password>a&{};z</password>", secret("Broken-File-4711".to_owned())), "no role")],
+        roles,
+    );
     wait::until("broken credentials are said", SOON, || {
         node.stderr().contains("changed credentials are of no use").then_some(())
     });

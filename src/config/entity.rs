@@ -205,7 +205,7 @@ impl Parser<'_> {
             let attribute = attribute.map_err(|error| wrong(&error))?;
             attribute.unescape_value().map_err(|error| wrong(&error))?;
             let key = utf8(attribute.key.as_ref())?;
-            attributes.push(if hide_attributes && !key.starts_with("xmlns") { hidden::NAME.to_owned() } else { key });
+            attributes.push(if hide_attributes && !is_of_schema(&key) { hidden::NAME.to_owned() } else { key });
         }
         self.counted = self.counted.advanced(&self.expanded.text, span.start);
         let (line, column) = (self.expanded.source_line(self.counted.line), self.counted.column);
@@ -256,8 +256,7 @@ impl Parser<'_> {
         if !encoding.eq_ignore_ascii_case(b"utf-8") && !encoding.eq_ignore_ascii_case(b"us-ascii") {
             self.counted = self.counted.advanced(&self.expanded.text, span.start);
             let line = self.expanded.source_line(self.counted.line);
-            let found =
-                if self.expanded.is_placed(span) { hidden::NAME.to_owned() } else { quote(&String::from_utf8_lossy(&encoding)) };
+            let found = if self.hides(span) { hidden::NAME.to_owned() } else { quote(&String::from_utf8_lossy(&encoding)) };
             self.report.add(Level::Warning, line, "", format!("encoding {found} is declared, but the file is read as UTF-8"));
         }
     }
@@ -317,6 +316,11 @@ fn encoding(_: quick_xml::encoding::EncodingError) -> Fault {
 
 fn utf8(bytes: &[u8]) -> Result<String, Fault> {
     String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".into())
+}
+
+/// Whether an attribute names a schema; it has no effect, and nothing is said about it.
+pub(super) fn is_of_schema(attribute: &str) -> bool {
+    attribute == "xmlns" || attribute.starts_with("xmlns:") || attribute.starts_with("xsi:")
 }
 
 fn position(bytes: u64) -> usize {

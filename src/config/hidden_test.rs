@@ -25,6 +25,9 @@ const SPOILT: &[&str] = &[
     "<!--SECRETpw9",
     "<!SECRETpw9",
     "<?SECRETpw9",
+    "<?xml version='1.0' encoding='SECRETpw9'?>",
+    "<?xml SECRETpw9='1'?>",
+    "<a xmlnsSECRETpw9='1' xsi:SECRETpw9='1'/>",
     "SECRETpw9\u{1}",
     "abc&#1;SECRETpw9",
     "SECRETpw9\n",
@@ -71,6 +74,7 @@ fn nothing_of_a_secret_stands_in_a_message_about_a_configuration() {
         let tags = [
             "<NAME SECRETpw9>a</NAME>",
             "<NAME SECRETpw9='1'>a</NAME>",
+            "<NAME xmlnsSECRETpw9='1'>a</NAME>",
             "<NAME x='&SECRETpw9;'>a</NAME>",
             "<NAME SECRETpw9</NAME>",
             "<NAMESECRETpw9</NAME>",

@@ -9,7 +9,7 @@ use super::rules::{self, Kind, Rule};
 use super::value::{self, Reading};
 use super::view::View;
 use crate::config::diagnostic::{Level, Report, quote};
-use crate::config::entity::Element;
+use crate::config::entity::{self, Element};
 use crate::config::hidden;
 
 /// Name of the root element.
@@ -106,7 +106,7 @@ fn known_here(path: &str) -> String {
 
 fn attributes(element: &Element, path: &str, report: &Report) {
     for attribute in &element.attributes {
-        if attribute != "xmlns" && !attribute.starts_with("xmlns:") && !attribute.starts_with("xsi:") {
+        if !entity::is_of_schema(attribute) {
             let attribute = quote(attribute);
             report.add(
                 Level::Warning,
