@@ -50,7 +50,7 @@ pub fn all(criterion: &mut Criterion) {
                         reason_string: None,
                         user_properties: Vec::new(),
                     };
-                    machine.handle_packet(Packet::Puback(ack.into()), &String::new, NOW, &mut out);
+                    machine.handle_packet(Packet::Puback(ack), &String::new, NOW, &mut out);
                 }
                 out.clear();
             });
