@@ -80,6 +80,16 @@ impl Directory {
     }
 }
 
+impl Drop for Directory {
+    /// Given back in so many words: a child process that is between its fork and its exec has the open file too, and closing ours alone would leave
+    /// the directory locked until it is through.
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(path = %self.path.display(), %error, "the lock of the data directory is given back only when the process ends");
+        }
+    }
+}
+
 /// Writing the pid also shows that the directory can be written.
 fn write_pid(lock: &mut File) -> std::io::Result<()> {
     lock.set_len(0)?;
@@ -101,6 +111,17 @@ mod tests {
         assert!(error.to_string().contains("--data"), "{error}");
         drop(first);
         Directory::claim(dir.path()).unwrap();
+    }
+
+    /// As a child process does that was forked and has not yet executed its program.
+    #[test]
+    fn a_copy_of_the_open_file_in_another_process_does_not_keep_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Directory::claim(dir.path()).unwrap();
+        let copy = first.lock.try_clone().unwrap();
+        drop(first);
+        Directory::claim(dir.path()).unwrap();
+        drop(copy);
     }
 
     #[test]

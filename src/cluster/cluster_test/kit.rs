@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, ClusterSettings, Hooks, PeerMessage};
 use crate::mqtt::{Message, Origin, QoS};
 use crate::replica::event::Event;
 use crate::replica::{Command, NodeId, ShardId, State};
-use crate::storage::{Mode, Storage};
+use crate::storage::{Mode, Storage, StorageError};
 
 pub const SHARDS: u16 = 2;
 
@@ -120,26 +120,33 @@ impl Plan {
     }
 
     pub async fn start_with(&self, node: usize, settings: ClusterSettings) -> TestNode {
-        let storage = self.open(node).await;
+        let storage = Arc::new(self.open(node).await.unwrap());
         let hooks = Arc::new(Recorder::default());
         let cluster = Cluster::start(settings, storage, Arc::clone(&hooks) as _).await.unwrap();
         TestNode { cluster, hooks }
     }
 
-    /// A directory is released when the last task of the node before has gone.
-    async fn open(&self, node: usize) -> Arc<Storage> {
+    /// Opens the directory when the last task of the node that was there has gone.
+    pub async fn open(&self, node: usize) -> Result<Storage, StorageError> {
         let path = self.path(node);
         std::fs::create_dir_all(&path).unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             match Storage::open(&path, self.mode, &Self::name(node), SHARDS, wall_ms()) {
-                Ok(storage) => return Arc::new(storage),
-                Err(error) if Instant::now() < until => {
+                Err(error @ StorageError::Locked { .. }) if Instant::now() < until => {
                     tracing::debug!(%error, "the data directory is not free yet");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                Err(error) => panic!("{error}"),
+                opened => return opened,
             }
+        }
+    }
+
+    /// Removes the directory when the last task of the node that was there has gone: before that it could be written again.
+    pub async fn wipe(&self, node: usize) {
+        match self.open(node).await {
+            Ok(_) | Err(StorageError::Left { .. }) => std::fs::remove_dir_all(self.path(node)).unwrap(),
+            Err(error) => panic!("{error}"),
         }
     }
 

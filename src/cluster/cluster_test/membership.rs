@@ -30,12 +30,6 @@ fn may_vote(node: &TestNode) -> bool {
     node.cluster.groups().iter().all(|group| group.may_vote())
 }
 
-/// Lets the last task of a stopped node go, then empties its directory.
-async fn wipe(plan: &Plan, node: usize) {
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    std::fs::remove_dir_all(plan.path(node)).unwrap();
-}
-
 /// Node 0 and 1 hold what node 2 missed; then node 0 is away and node 1 comes back empty.
 async fn with_a_lost_disk(plan: &Plan) -> (TestNode, TestNode) {
     let mut nodes = plan.start_all().await;
@@ -48,7 +42,7 @@ async fn with_a_lost_disk(plan: &Plan) -> (TestNode, TestNode) {
         nodes[0].retain(&format!("t/{i}")).await;
     }
     drop(nodes);
-    wipe(plan, 1).await;
+    plan.wipe(1).await;
     let stale = plan.start(2).await;
     let empty = plan.start(1).await;
     wait_for("cluster id", || empty.cluster.status().cluster_id.is_some(), String::new).await;
@@ -110,7 +104,7 @@ async fn an_emptied_voter_that_promised_itself_to_a_founder_has_no_vote_in_the_o
     nodes[0].ready().await;
     nodes[0].retain("t").await;
     drop(nodes);
-    wipe(&plan, 1).await;
+    plan.wipe(1).await;
     std::fs::create_dir_all(plan.path(1)).unwrap();
     Storage::open(&plan.path(1), Mode::File, &Plan::name(1), SHARDS, wall_ms())
         .unwrap()
@@ -207,7 +201,7 @@ async fn votes_that_an_emptied_replica_has_again_outlive_a_restart_of_all() {
         nodes[0].cluster.transfer_leadership(Some(&Plan::name(to)), Some(group), |_| ()).await.unwrap();
     }
     drop(nodes.pop());
-    wipe(&plan, 2).await;
+    plan.wipe(2).await;
     let empty = plan.start(2).await;
     let votes = |node: &TestNode| node.cluster.groups().iter().map(|group| group.may_vote()).collect::<Vec<_>>();
     wait_for("votes where there is a leader", || votes(&empty) == [true, false, true], || format!("{:?}", votes(&empty))).await;
@@ -237,7 +231,7 @@ async fn nothing_is_given_up_in_a_cluster_that_has_leaders() {
     let mut nodes = plan.start_all().await;
     wait_voters(&nodes[0], 3).await;
     drop(nodes.pop());
-    wipe(&plan, 2).await;
+    plan.wipe(2).await;
     let empty = plan.start(2).await;
     let led = || empty.cluster.groups().iter().all(|group| group.may_vote() || group.view().reachable);
     wait_for("leaders in reach", led, || format!("{:?}", empty.cluster.status())).await;
@@ -334,12 +328,11 @@ async fn a_node_that_leaves_is_in_no_group_and_its_directory_says_so() {
     nodes[1].retain("b").await;
     gone.cluster.shutdown().await;
     drop(gone);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let refused = Storage::open(&plan.path(2), Mode::File, &Plan::name(2), SHARDS, wall_ms()).map(drop);
+    let refused = plan.open(2).await.map(drop);
     assert!(matches!(refused, Err(StorageError::Left { .. })), "{refused:?}");
 
     // With an empty directory it joins anew.
-    std::fs::remove_dir_all(plan.path(2)).unwrap();
+    plan.wipe(2).await;
     let back = plan.start(2).await;
     back.ready().await;
     wait_voters(&nodes[0], 3).await;

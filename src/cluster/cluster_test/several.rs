@@ -146,8 +146,7 @@ async fn an_emptied_node_is_filled_again_and_founds_no_second_cluster() {
     }
     let id = nodes[0].cluster.status().cluster_id;
     drop(nodes.remove(1));
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    std::fs::remove_dir_all(plan.path(1)).unwrap();
+    plan.wipe(1).await;
     let back = plan.start(1).await;
     back.ready().await;
     assert_eq!(back.cluster.status().cluster_id, id);
