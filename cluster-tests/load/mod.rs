@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
-use crate::harness::script::{Finished, Running, interop_skipped, run, start};
+use crate::harness::script::{Running, interop_skipped, run, start};
 use crate::harness::trio::Trio;
 use crate::harness::{SOON, ports, program, repository, wait};
 
@@ -125,6 +125,16 @@ fn every_scene_is_fine_with_a_node_and_leaves_nothing_behind() {
     assert_eq!(node.metric("com_hivemq_messages_retained_current"), 7.0);
 }
 
+/// More than sockets and the limits of waiting QoS 0 messages take: they come all at once, and a subscriber can read no faster.
+#[test]
+fn retained_messages_of_qos_0_all_come_however_many_there_are() {
+    let _permit = acquire(Weight::Node);
+    let node = Node::ready(Config::default());
+    let json = fine(node.mqtt(), "retained --messages 3000 --payload 4096 --publishers 4 --subscribers 3 --qos 0");
+    assert_eq!((figure(&json, "retained"), figure(&json, "received")), (3_000.0, 9_000.0));
+    assert_eq!(node.metric("com_hivemq_messages_dropped_count"), 0.0);
+}
+
 #[test]
 fn every_scene_is_fine_with_mosquitto() {
     if interop_skipped("load") {
@@ -159,18 +169,26 @@ fn an_interrupt_ends_a_scene_with_what_there_is() {
 fn clients_go_on_at_the_next_node_and_nothing_acknowledged_is_lost() {
     let mut trio = Trio::ready(Weight::Cluster);
     let servers: Vec<String> = trio.all_mqtt().iter().map(ToString::to_string).collect();
-    let arguments = "failover --pairs 6 --rate 200 --qos 2 --warm-up 500ms --duration 4s --drain 15s";
+    let arguments = "failover --pairs 6 --rate 200 --qos 2 --warm-up 500ms --duration 10m --drain 15s";
     let mut command = Command::new(program());
     command.arg("bench").args(arguments.split(' ')).args(servers).args(["--quiet", "--json", "-"]);
-    let running = start(&mut command);
-    let scene = std::thread::spawn(move || running.finish(WITHIN));
-    let flows = || trio.nodes[0].metric("com_hivemq_messages_incoming_publish_count") > 100.0;
-    // One that ends before is told by what it says.
-    wait::until("messages flow", SOON, || (scene.is_finished() || flows()).then_some(()));
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("the program starts");
+    let incoming = |node: usize| trio.nodes[node].metric("com_hivemq_messages_incoming_publish_count");
+    wait::until("messages flow on each node", SOON, || (0..3).all(|node| incoming(node) > 50.0).then_some(()));
     trio.nodes[2].kill();
-    let finished: Finished = scene.join().expect("the scene");
-    let json: Value = serde_json::from_str(&finished.stdout).unwrap_or_else(|error| panic!("{error}: {finished:?}"));
-    assert_eq!(finished.code, Some(0), "{} {}", json["faults"], json["figures"]);
+    let connections = |node: usize| trio.nodes[node].metric("com_hivemq_networking_connections_current");
+    wait::until("all are at the others", WITHIN, || (connections(0) + connections(1) == 12.0).then_some(()));
+    // Another second of each publisher: what flows anew is part of what is counted.
+    let after = [0, 1].map(|node| trio.nodes[node].metric("com_hivemq_messages_incoming_publish_count"));
+    let flows = || [0, 1].map(|node| trio.nodes[node].metric("com_hivemq_messages_incoming_publish_count"));
+    wait::until("messages flow again", WITHIN, || {
+        (flows().iter().sum::<f64>() > after.iter().sum::<f64>() + 200.0).then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).expect("the process can be signalled");
+    wait::until("it ends", WITHIN, || child.try_wait().expect("the process can be asked"));
+    let output = child.wait_with_output().expect("its output");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(output.status.code(), Some(0), "{} {}", json["faults"], json["figures"]);
     assert!(figure(&json, "connections_lost") >= 4.0, "{}", json["figures"]);
     assert_eq!(json["times_ms"]["reconnect"]["count"], figure(&json, "connections_lost"));
     assert!(json["times_ms"]["publisher_gap"]["max"].as_f64().unwrap() > 50.0, "{}", json["times_ms"]);

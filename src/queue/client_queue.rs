@@ -1,16 +1,18 @@
 //! The queue of one connection in memory.
 //!
-//! Three lists in order of arrival: QoS 0, QoS 1/2, and QoS 1/2 that came from retained messages; the last two are one list to the
-//! client (a number given at arrival merges them) but have limits of their own. Messages that can expire stand in an index by time
-//! as well, the others cost it nothing.
+//! Two lists to the client, QoS 0 and QoS 1/2, each in order of arrival. What came from retained messages at subscribe time has limits of its own
+//! and so stands apart; a number given at arrival merges it. Messages that can expire stand in an index by time as well, the others cost it
+//! nothing.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::mqtt::{Delivery, QoS};
 use crate::signal::DropReason;
 
-/// Waiting QoS 1/2 deliveries that came from retained messages (spec/hivemq.md 2.2).
+/// Waiting deliveries that came from retained messages, of QoS 1/2 (spec/hivemq.md 2.2) and as many of QoS 0.
 pub const RETAINED_LEN_MAX: usize = 100_000;
+/// What a waiting QoS 0 delivery of a retained message costs: the message itself is in memory anyway.
+const RETAINED_QOS0_BYTES: usize = 128;
 
 /// Limits of a connection's queue (spec/hivemq.md 2.2, 2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,7 @@ pub enum Pop {
 #[derive(Debug, Default)]
 pub struct ClientQueue {
     qos0: List,
+    retained_qos0: List,
     normal: List,
     retained: List,
     /// When each waiting message that can expire does.
@@ -63,8 +66,15 @@ type Expiry = (u64, u64, Kind);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Qos0,
+    RetainedQos0,
     Normal,
     Retained,
+}
+
+impl Kind {
+    fn is_qos0(self) -> bool {
+        matches!(self, Self::Qos0 | Self::RetainedQos0)
+    }
 }
 
 impl ClientQueue {
@@ -77,7 +87,9 @@ impl ClientQueue {
     pub fn push(&mut self, delivery: Delivery, retained: bool, in_flight: u32, limits: &QueueLimits) -> Push {
         let delivery = Box::new(delivery);
         let (kind, is_full) = match (delivery.qos, retained) {
-            (QoS::AtMostOnce, _) => (Kind::Qos0, self.qos0_bytes >= limits.qos0_bytes_max),
+            (QoS::AtMostOnce, false) => (Kind::Qos0, self.qos0_bytes >= limits.qos0_bytes_max),
+            // They come all at once, however fast the client reads, and cost little.
+            (QoS::AtMostOnce, true) => (Kind::RetainedQos0, self.retained_qos0.len() >= RETAINED_LEN_MAX),
             (_, false) => {
                 let counted = self.normal.len() as u64 + u64::from(in_flight);
                 (Kind::Normal, counted >= u64::from(limits.max_queue_size))
@@ -110,7 +122,7 @@ impl ClientQueue {
         if delivery.message.is_expired(now_ms) {
             return Pop::Expired(delivery);
         }
-        self.qos0_turn = kind != Kind::Qos0;
+        self.qos0_turn = !kind.is_qos0();
         Pop::Deliver(delivery)
     }
 
@@ -118,12 +130,12 @@ impl ClientQueue {
     /// difference of before and after is what a budget of the whole node must add or give back; a queue that is given up gives back
     /// what it holds then.
     pub fn qos0_bytes(&self) -> usize {
-        self.qos0_bytes
+        self.qos0_bytes + self.retained_qos0.len() * RETAINED_QOS0_BYTES
     }
 
     /// Waiting deliveries of any QoS.
     pub fn len(&self) -> usize {
-        self.qos0.len() + self.normal.len() + self.retained.len()
+        self.qos0.len() + self.retained_qos0.len() + self.normal.len() + self.retained.len()
     }
 
     /// Waiting deliveries that count against `max_queue_size`.
@@ -156,21 +168,9 @@ impl ClientQueue {
     }
 
     fn next_kind(&self, quota: usize) -> Option<Kind> {
-        let has_qos0 = self.qos0.len() > 0;
-        if has_qos0 && self.qos0_turn {
-            return Some(Kind::Qos0);
-        }
-        let qos12 = if quota > 0 { self.first_qos12() } else { None };
-        qos12.or(has_qos0.then_some(Kind::Qos0))
-    }
-
-    fn first_qos12(&self) -> Option<Kind> {
-        match (self.normal.first(), self.retained.first()) {
-            (Some(normal), Some(retained)) if retained < normal => Some(Kind::Retained),
-            (Some(_), _) => Some(Kind::Normal),
-            (None, Some(_)) => Some(Kind::Retained),
-            (None, None) => None,
-        }
+        let qos0 = || first((Kind::Qos0, &self.qos0), (Kind::RetainedQos0, &self.retained_qos0));
+        let qos12 = || first((Kind::Normal, &self.normal), (Kind::Retained, &self.retained)).filter(|_| quota > 0);
+        if self.qos0_turn { qos0().or_else(qos12) } else { qos12().or_else(qos0) }
     }
 
     fn append(&mut self, kind: Kind, delivery: Box<Delivery>) {
@@ -204,9 +204,19 @@ impl ClientQueue {
     fn list(&mut self, kind: Kind) -> &mut List {
         match kind {
             Kind::Qos0 => &mut self.qos0,
+            Kind::RetainedQos0 => &mut self.retained_qos0,
             Kind::Normal => &mut self.normal,
             Kind::Retained => &mut self.retained,
         }
+    }
+}
+
+/// Which of two lists has the older first delivery.
+fn first(one: (Kind, &List), other: (Kind, &List)) -> Option<Kind> {
+    match (one.1.first(), other.1.first()) {
+        (Some(of_one), Some(of_other)) if of_other < of_one => Some(other.0),
+        (Some(_), _) => Some(one.0),
+        (None, of_other) => of_other.map(|_| other.0),
     }
 }
 

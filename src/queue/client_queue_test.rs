@@ -117,6 +117,23 @@ fn messages_in_flight_count_and_are_never_discarded() {
 }
 
 #[test]
+fn retained_qos_0_messages_are_not_lost_to_the_limit_of_bytes_and_keep_the_order() {
+    let (qos, limits) = (QoS::AtMostOnce, QueueLimits { qos0_bytes_max: 1, ..LIMITS });
+    let mut queue = ClientQueue::new();
+    assert_eq!(queue.push(delivery(1, qos, None), true, 0, &limits), Push::Accepted);
+    assert_eq!(queue.push(delivery(2, qos, None), true, 0, &limits), Push::Accepted);
+    assert_eq!(queue.push(delivery(3, qos, None), false, 0, &limits), Push::Accepted);
+    assert_eq!(dropped(queue.push(delivery(4, qos, None), false, 0, &limits)).1, DropReason::Qos0MemoryExceeded);
+    assert_eq!(queue.push(delivery(5, qos, None), true, 0, &limits), Push::Accepted);
+    let popped: Vec<_> = std::iter::from_fn(|| pop(&mut queue, 0)).collect();
+    assert_eq!((popped, queue.qos0_bytes()), (vec![1, 2, 3, 5], 0));
+    for _ in 0..RETAINED_LEN_MAX {
+        assert_eq!(queue.push(delivery(6, qos, None), true, 0, &limits), Push::Accepted);
+    }
+    assert_eq!(dropped(queue.push(delivery(7, qos, None), true, 0, &limits)).1, DropReason::ClientMessageQueueFull);
+}
+
+#[test]
 fn retained_messages_have_a_limit_and_a_strategy_of_their_own() {
     let qos = QoS::AtLeastOnce;
     let mut queue = ClientQueue::new();
@@ -232,10 +249,11 @@ proptest! {
                     let expires_s = expires_s.map(|s| s + now_s);
                     let pushed = delivery(n, qos, expires_s);
                     let entry = Waiting { name: n, qos, retained, expires_s, bytes: pushed.message.size_bytes() };
-                    let bytes: usize = model.iter().filter(|w| w.qos == QoS::AtMostOnce).map(|w| w.bytes).sum();
+                    let live = |w: &&Waiting| w.qos == QoS::AtMostOnce && !w.retained;
+                    let bytes: usize = model.iter().filter(live).map(|w| w.bytes).sum();
                     let counts = |w: &Waiting| w.qos != QoS::AtMostOnce && !w.retained;
                     let is_full = match qos {
-                        QoS::AtMostOnce => bytes >= limits.qos0_bytes_max,
+                        QoS::AtMostOnce => !retained && bytes >= limits.qos0_bytes_max,
                         _ => !retained && model.iter().filter(|w| counts(w)).count() + in_flight as usize >= 8,
                     };
                     let oldest = model.iter().position(counts).filter(|_| discard_oldest && qos != QoS::AtMostOnce);
@@ -283,7 +301,8 @@ proptest! {
                     prop_assert_eq!(taken, expired.iter().map(|w| w.name).collect::<Vec<_>>());
                 }
             }
-            let bytes: usize = model.iter().filter(|w| w.qos == QoS::AtMostOnce).map(|w| w.bytes).sum();
+            let cost = |w: &Waiting| if w.retained { RETAINED_QOS0_BYTES } else { w.bytes };
+            let bytes: usize = model.iter().filter(|w| w.qos == QoS::AtMostOnce).map(cost).sum();
             prop_assert_eq!((queue.len(), queue.qos0_bytes()), (model.len(), bytes));
             let next = model.iter().filter_map(|w| w.expires_s).min().map(|s| u64::from(s) * 1000);
             prop_assert_eq!(queue.next_expiry_ms(), next);

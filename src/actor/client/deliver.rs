@@ -35,6 +35,8 @@ impl Client {
             if !self.machine.deliver(delivery, self.now, &mut self.effects) {
                 self.held.get_mut().extend(kept);
             }
+        } else if self.waits_for_the_socket(&delivery) {
+            self.held.get_mut().push_back(delivery);
         } else if !self.writable && !self.stuff() {
             self.not_writable(&delivery);
         } else if !self.machine.deliver(delivery, self.now, &mut self.effects) {
@@ -49,6 +51,13 @@ impl Client {
         !prevented.outbound.is_empty()
             && !begun
             && self.identity.as_ref().is_some_and(|identity| prevented.is_outbound(&delivery.message.topic, identity.client()))
+    }
+
+    /// Whether a QoS 0 message is held back for a socket that takes no more, at most what the queue hands out at once. Retained messages come
+    /// all at once and would be lost to a client that reads as fast as it can; nothing of QoS 0 overtakes them.
+    fn waits_for_the_socket(&self, delivery: &Delivery) -> bool {
+        let holds_qos0 = || self.held.get().is_some_and(|held| held.iter().any(|delivery| delivery.qos == QoS::AtMostOnce));
+        (!self.writable && delivery.retain) || holds_qos0()
     }
 
     /// Takes a place for a QoS 0 message on a socket that is not writable.
@@ -72,8 +81,11 @@ impl Client {
 
     /// Sends what was held back for lack of quota or of a writable socket.
     pub(super) fn deliver_held(&mut self) {
-        while self.writable && self.subscribing == 0 && self.machine.send_quota() > 0 {
-            let Some(delivery) = self.held.existing().and_then(VecDeque::pop_front) else { break };
+        while self.writable && self.subscribing == 0 {
+            let quota = self.machine.send_quota();
+            let may_go = |delivery: &Delivery| quota > 0 || delivery.qos == QoS::AtMostOnce;
+            let Some(held) = self.held.existing().filter(|held| held.front().is_some_and(may_go)) else { break };
+            let Some(delivery) = held.pop_front() else { break };
             if let Source::Queue { seq } = delivery.source {
                 self.sent_seq = self.sent_seq.max(seq);
             }
