@@ -135,6 +135,11 @@ for what comes after the clients. */}}
 {{- if lt (include "troupemq.expectedNodes" . | int) (.Values.replicas | int) -}}
 {{- fail (printf "cluster.expectedNodes is %s and replicas %d: pods that lost their volumes could take themselves for a new cluster; raise cluster.expectedNodes, or leave it null" (include "troupemq.expectedNodes" .) (.Values.replicas | int)) -}}
 {{- end -}}
+{{- $running := dig "spec" "replicas" 0 (lookup "apps/v1" "StatefulSet" .Release.Namespace (include "troupemq.fullname" .) | default dict) | int -}}
+{{- if and (gt $running (.Values.replicas | int)) (not .Values.allowShrink) -}}
+{{- $pod := printf "%s-%d" (include "troupemq.fullname" .) (sub $running 1) -}}
+{{- fail (printf "replicas would go from %d to %d, and pods that are only taken away stay members that count for majorities: have each leave first, %s before the others (kubectl -n %s exec %s -- troupemq cluster leave), then upgrade with --set allowShrink=true" $running (.Values.replicas | int) $pod .Release.Namespace $pod) -}}
+{{- end -}}
 {{- $ports := dict -}}
 {{- range concat (include "troupemq.clientPorts" . | fromYamlArray) (list (dict "name" "cluster.port" "port" .Values.cluster.port) (dict "name" "http.port" "port" .Values.http.port) (dict "name" "health.port" "port" .Values.health.port)) -}}
 {{- $port := .port | int | toString -}}
