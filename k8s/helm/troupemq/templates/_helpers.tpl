@@ -123,6 +123,9 @@ for what comes after the clients. */}}
 {{- fail "authentication.clientCertificate.enabled needs tls.enabled, and tls.clientAuthentication OPTIONAL or REQUIRED: nobody shows a certificate otherwise" -}}
 {{- end -}}
 {{- end -}}
+{{- if gt (include "troupemq.stopSeconds" . | int) 86400 -}}
+{{- fail (printf "shutdown: to part with %d clients at %d in a second takes %s seconds; allowed: 86400 in all, delaySeconds included; raise shutdown.clientsPerSecond" (.Values.shutdown.clientsPerNode | int) (.Values.shutdown.clientsPerSecond | int) (include "troupemq.stopSeconds" .)) -}}
+{{- end -}}
 {{- if and .Values.authentication.anonymous .Values.authentication.existingSecret -}}
 {{- fail "authentication.anonymous and authentication.existingSecret exclude each other: empty one of them" -}}
 {{- end -}}
