@@ -82,8 +82,10 @@ fn values_and_their_schema_name_the_same() {
     let mut command = tools.command("python");
     command.args(["-c", "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))"]);
     command.arg(chart().join("values.yaml"));
-    let values: Value = serde_json::from_str(&succeeded("values.yaml", crate::harness::script::run(&mut command, SOON))).expect("JSON");
-    let schema: Value = serde_json::from_str(&fs::read_to_string(chart().join("values.schema.json")).expect("a file")).expect("JSON");
+    let values: Value =
+        serde_json::from_str(&succeeded("values.yaml", crate::harness::script::run(&mut command, SOON))).expect("JSON");
+    let schema: Value =
+        serde_json::from_str(&fs::read_to_string(chart().join("values.schema.json")).expect("a file")).expect("JSON");
     let (mut of_values, mut of_schema) = (BTreeSet::new(), BTreeSet::new());
     paths_of_values(&values, &schema, "", &mut of_values);
     paths_of_schema(&schema, "", &mut of_schema);
@@ -212,7 +214,11 @@ fn secrets_are_drawn_once_and_kept_over_upgrades() {
     let users = contents(upgraded[0].get("Secret", "troupemq-users"));
     assert!(users["credentials.xml"].contains("<password>kept as well</password>"), "{users:?}");
     let cluster = upgraded[0].get("Secret", "troupemq-cluster");
-    assert_eq!(text(&cluster["metadata"]["annotations"]["helm.sh/resource-policy"]), "keep", "the volumes outlive an uninstall, too");
+    assert_eq!(
+        text(&cluster["metadata"]["annotations"]["helm.sh/resource-policy"]),
+        "keep",
+        "the volumes outlive an uninstall, too"
+    );
 }
 
 #[test]
@@ -236,7 +242,8 @@ fn pods_are_not_taken_away_before_they_have_left() {
 fn only_a_changed_configuration_changes_the_pods() {
     let Some(tools) = tools("checksum") else { return };
     let _permit = acquire(Weight::Node);
-    let values = ["", "replicas: 5", "listeners: {mqtt: {port: 11883}}", "declaredSharedSubscriptions: [{shareName: a, topicFilter: b}]"];
+    let values =
+        ["", "replicas: 5", "listeners: {mqtt: {port: 11883}}", "declaredSharedSubscriptions: [{shareName: a, topicFilter: b}]"];
     let texts = values.map(|values| succeeded(values, tools.template(values, &[])));
     let pods: Vec<Value> = tools.objects(&texts).iter().map(|manifest| manifest.pod().clone()).collect();
     assert_eq!(pods[0], pods[1]);

@@ -78,7 +78,9 @@ fn the_commands_that_need_no_cluster_work_in_their_order() {
     for (name, manifest) in files.iter().zip(&manifests) {
         assert!(!manifest.0.is_empty(), "{name}");
     }
-    for (manifest, name, key) in [(&manifests[0], "troupemq-cluster", "secret"), (&manifests[1], "troupemq-users", "credentials.xml")] {
+    for (manifest, name, key) in
+        [(&manifests[0], "troupemq-cluster", "secret"), (&manifests[1], "troupemq-users", "credentials.xml")]
+    {
         assert!(manifest.get("Secret", name)["data"][key].is_string(), "{name} has {key}");
     }
     assert!(manifests[5].find("PrometheusRule", "troupemq").is_some());
@@ -94,7 +96,9 @@ fn the_values_in_the_helm_commands_are_values_of_the_chart() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut rendered = Vec::new();
     for line in commands() {
-        let Some(arguments) = ["helm install ", "helm upgrade "].iter().find_map(|start| line.strip_prefix(start)) else { continue };
+        let Some(arguments) = ["helm install ", "helm upgrade "].iter().find_map(|start| line.strip_prefix(start)) else {
+            continue;
+        };
         seen += 1;
         let only_installed = ["--install", "--create-namespace", "--reset-then-reuse-values"];
         let words: Vec<&str> = arguments.split(' ').filter(|word| !only_installed.contains(word)).collect();

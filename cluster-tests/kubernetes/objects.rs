@@ -99,7 +99,10 @@ fn selectors_select_the_pods_and_ports_exist() {
                 manifest.of_kind("Service").filter(|service| selects(selector, &service["metadata"]["labels"])).collect();
             assert_eq!(chosen.len(), 1, "{name}: each pod is scraped once");
             for endpoint in list(&monitor["spec"]["endpoints"]) {
-                assert!(list(&chosen[0]["spec"]["ports"]).iter().any(|port| port["name"] == endpoint["port"]), "{name}: {endpoint}");
+                assert!(
+                    list(&chosen[0]["spec"]["ports"]).iter().any(|port| port["name"] == endpoint["port"]),
+                    "{name}: {endpoint}"
+                );
             }
         }
         for policy in manifest.of_kind("NetworkPolicy") {
@@ -160,7 +163,10 @@ fn what_is_mounted_and_referred_to_is_there() {
         assert_eq!(data["mountPath"], manifest.container()["workingDir"], "{name}");
         assert!(!list(&manifest.container()["args"]).iter().any(|argument| argument == "--data"), "{name}");
         let account = text(&spec["serviceAccountName"]);
-        assert!(manifest.find("ServiceAccount", account).is_some() || account == "brokers", "{name}: no ServiceAccount {account}");
+        assert!(
+            manifest.find("ServiceAccount", account).is_some() || account == "brokers",
+            "{name}: no ServiceAccount {account}"
+        );
         for certificate in manifest.of_kind("Certificate").filter(|certificate| certificate["spec"]["isCA"] != true) {
             let secret = &certificate["spec"]["secretName"];
             assert!(list(&spec["volumes"]).iter().any(|volume| volume["secret"]["secretName"] == *secret), "{name}: {secret}");
@@ -202,7 +208,10 @@ fn the_grace_period_is_enough_to_part_with_all_clients_at_the_rate() {
         let notice = &manifest.container()["lifecycle"]["preStop"]["sleep"]["seconds"];
         let notice = notice.as_u64().unwrap_or(0);
         assert_eq!(grace, notice + stop.timeout + 5, "{name}");
-        assert!(manifest.container()["lifecycle"]["preStop"].get("exec").is_none(), "{name}: nothing in a pod's end makes it leave");
+        assert!(
+            manifest.container()["lifecycle"]["preStop"].get("exec").is_none(),
+            "{name}: nothing in a pod's end makes it leave"
+        );
     });
 }
 
@@ -263,7 +272,9 @@ fn the_program_takes_the_config_xml_of_every_pod() {
         let bound: BTreeSet<u16> = checked
             .stdout
             .lines()
-            .filter(|line| line.contains(" on 0.0.0.0:") || line.contains(" on [::]:") || line.trim().starts_with("transport/tcp"))
+            .filter(|line| {
+                line.contains(" on 0.0.0.0:") || line.contains(" on [::]:") || line.trim().starts_with("transport/tcp")
+            })
             .filter_map(|line| line.split(&[' ', ','][..]).find_map(|word| word.rsplit_once(':')?.1.parse().ok()))
             .collect();
         let ports = list(&manifest.container()["ports"]).iter();

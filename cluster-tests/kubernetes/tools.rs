@@ -35,11 +35,7 @@ pub fn tools(test: &str) -> Option<Tools> {
         return None;
     }
     let bin = home.join("bin");
-    assert!(
-        bin.join("helm").exists(),
-        "no helm in {}: run `make test-needs` (or set TROUPEMQ_SKIP_INTEROP=1)",
-        bin.display()
-    );
+    assert!(bin.join("helm").exists(), "no helm in {}: run `make test-needs` (or set TROUPEMQ_SKIP_INTEROP=1)", bin.display());
     Some(Tools { bin, directory: tempfile::tempdir().expect("a directory") })
 }
 
