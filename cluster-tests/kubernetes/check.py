@@ -59,7 +59,10 @@ def main():
     arguments = arguments.parse_args()
     out, wrong, known = [], [], {}
     for file in arguments.files:
-        things = [thing for thing in yaml.load_all(file.read_text(), Loader) if thing is not None]
+        try:
+            things = [thing for thing in yaml.load_all(file.read_text(), Loader) if thing is not None]
+        except yaml.YAMLError as error:
+            sys.exit(f"{file.name}: {error}")
         out.append(things)
         for thing in things:
             # The same object comes in many files; its schemas are asked once.

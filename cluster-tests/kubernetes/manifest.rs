@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 pub struct Manifest(pub Vec<Value>);
 
 impl Manifest {
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.0.iter().filter(move |object| object["kind"] == kind)
     }
 

@@ -44,7 +44,7 @@ fn the_check_of_schemas_finds_what_is_wrong() {
     let certificate = "apiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: x}\nspec: ";
     let cases = [
         (service("{ports: [{port: 1}]}"), None),
-        (service("{ports: [{prot: 1}]}"), Some("prot")),
+        (service("{ports: [{port: 1, prot: 2}]}"), Some("'prot' was unexpected")),
         (service("{ports: [{port: one}]}"), Some("'one'")),
         (service("{ports: [{port: 1}], ports: []}"), Some("stands twice")),
         ("apiVersion: x/v1\nkind: Wheel\nmetadata: {name: x}\n".to_owned(), Some("no Wheel")),
@@ -125,8 +125,8 @@ fn guard(name: &str, policy: &Value, ports: &HashSet<&str>, cluster: Option<u16>
             assert!(let_in.insert(text(&port["port"]), &rule["from"]).is_none(), "{name}: {port} by two rules");
         }
     }
-    let named: BTreeSet<&str> = let_in.keys().copied().collect();
-    assert_eq!(named, ports.iter().copied().collect(), "{name}");
+    let named: HashSet<&str> = let_in.keys().copied().collect();
+    assert_eq!(named, *ports, "{name}");
     let from = list(let_in["cluster"]);
     assert_eq!(from.len(), 1, "{name}: pods alone talk to the cluster port");
     assert_eq!(from[0]["podSelector"], policy["spec"]["podSelector"], "{name}");

@@ -111,7 +111,9 @@ impl Pods {
     fn members(&self) -> Option<Vec<(String, bool)>> {
         let status = self.nodes[0].status()?;
         let member = |known: &Value| Some((known["name"].as_str()?.to_owned(), known["alive"].as_bool()?));
-        list(&status["members"]).iter().map(member).collect()
+        let mut members: Vec<(String, bool)> = list(&status["members"]).iter().map(member).collect::<Option<_>>()?;
+        members.sort();
+        Some(members)
     }
 
     fn wait_members(&self, what: &str, expected: &[(&str, bool)]) {

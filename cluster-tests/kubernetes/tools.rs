@@ -90,7 +90,9 @@ impl Tools {
         }
         let mut command = self.command("python");
         command.arg("-B").arg(repository().join("cluster-tests/kubernetes/check.py"));
-        KUBERNETES.iter().for_each(|release| _ = command.args(["--release", release]));
+        for release in KUBERNETES {
+            command.args(["--release", release]);
+        }
         let checked = succeeded("check.py", run(command.args(&files), WITHIN));
         let lists: Vec<Vec<Value>> = serde_json::from_str(&checked).expect("JSON");
         lists.into_iter().map(Manifest).collect()
