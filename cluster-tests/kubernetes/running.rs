@@ -55,7 +55,7 @@ fn pods(test: &str, values: &str) -> Option<Pods> {
     let manifest = tools.objects(&[rendered]).remove(0);
     let home = tempfile::Builder::new().prefix("troupemq-").tempdir().expect("a directory");
     let hosts = home.path().join("hosts");
-    let mut pods = Pods { manifest, nodes: Vec::new(), hosts, pki: Pki::new(), home };
+    let pods = Pods { manifest, nodes: Vec::new(), hosts, pki: Pki::new(), home };
     pods.resolve(0);
     Some(pods)
 }
