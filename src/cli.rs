@@ -384,7 +384,10 @@ mod tests {
             ),
             (&["config", "--help"], &["check"]),
             (&["config", "check", "--help"], &["<FILE>", "exit status", "Examples:"]),
-            (&["health", "--help"], &["--url <URL>", "--liveness", "[default: http://127.0.0.1:8080]", "Examples:", "Exit status"]),
+            (
+                &["health", "--help"],
+                &["--url <URL>", "--liveness", "[default: http://127.0.0.1:8080]", "Examples:", "Exit status"],
+            ),
             (&["password", "--help"], &["hash"]),
             (
                 &["password", "hash", "--help"],
