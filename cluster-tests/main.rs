@@ -3,7 +3,7 @@
 //! `harness` starts nodes and waits for conditions; `node` tests one node; `cluster` three; `interop` with clients written by others;
 //! `transports` goes every way a client can come; `conformance` runs the checks of the specification's normative statements;
 //! `addons` are the add-on topics sentence by sentence; `cases` repeats inputs that showed faults on other brokers; `faults` breaks nodes and
-//! links; `load` plays `troupemq bench`; `stories` plays the examples of `config/examples`; `kubernetes` checks
+//! links; `containers` does so to containers that stand in for pods; `load` plays `troupemq bench`; `stories` plays the examples of `config/examples`; `kubernetes` checks
 //! the manifests of `k8s/`, and starts nodes as their pods would. `make test` prepares what all of them need; `TROUPEMQ_BIN` names another program
 //! to test.
 
@@ -13,6 +13,7 @@ mod addons;
 mod cases;
 mod cluster;
 mod conformance;
+mod containers;
 mod faults;
 mod harness;
 mod interop;

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cluster;
+pub mod health;
 pub mod node;
 pub mod storage;
 
@@ -47,6 +48,8 @@ pub enum Command {
     Ban(node::BanArgs),
     /// Show the fullest queues
     Queues(node::QueuesArgs),
+    /// Ask a node by HTTP whether it is ready for clients, or runs at all: for health checks of containers
+    Health(health::HealthArgs),
     /// Work with configuration files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -346,7 +349,9 @@ mod tests {
 
     #[test]
     fn mistakes_end_with_status_2() {
-        let cases: [&[&str]; 11] = [
+        let cases: [&[&str]; 13] = [
+            &["health", "--url", "127.0.0.1:8080"],
+            &["health", "--timeout", "0"],
             &["password"],
             &["password", "hash", "--iterations", "0"],
             &["password", "hash", "--scram-sha-256", "--scram-sha-512"],
@@ -379,6 +384,10 @@ mod tests {
             ),
             (&["config", "--help"], &["check"]),
             (&["config", "check", "--help"], &["<FILE>", "exit status", "Examples:"]),
+            (
+                &["health", "--help"],
+                &["--url <URL>", "--liveness", "[default: http://127.0.0.1:8080]", "Examples:", "Exit status"],
+            ),
             (&["password", "--help"], &["hash"]),
             (
                 &["password", "hash", "--help"],

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Cluster(arguments) => cli::cluster::run(arguments),
         Command::Ban(arguments) => cli::node::run_ban(arguments),
         Command::Queues(arguments) => cli::node::run_queues(&arguments),
+        Command::Health(arguments) => cli::health::run(&arguments),
         Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
         Command::Password(PasswordCommand::Hash(arguments)) => cli::run_password_hash(&arguments),
         Command::Bench(arguments) => cli::bench::run(&arguments),

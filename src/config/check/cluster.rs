@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::environment::Environment;
 use super::exposure::Bound;
 use super::view::View;
 use crate::config::diagnostic::quote;
@@ -18,18 +19,22 @@ pub(super) fn read<'a>(
     root: &View<'a>,
     host_name: Option<String>,
     env: &dyn Fn(&str) -> Option<String>,
+    environment: &Environment<'_>,
     bound: &mut Vec<Bound<'a>>,
 ) -> ClusterSettings {
     let cluster = root.at("cluster");
     let enabled = cluster.flag("enabled");
     let transport = transport(&cluster);
-    let bind_address = transport.address("bind-address", Ipv4Addr::UNSPECIFIED);
+    // A node without a cluster has no use for them, right or wrong.
+    let (told_address, told_port) =
+        if enabled { (environment.bind_address(&transport), environment.cluster_port(&transport)) } else { (None, None) };
+    let bind_address = told_address.unwrap_or_else(|| transport.address("bind-address", Ipv4Addr::UNSPECIFIED));
     let (heartbeat_ms, election_timeout_min_ms, election_timeout_max_ms) = raft(&cluster);
     let settings = ClusterSettings {
         enabled,
         node_name: node_name(&cluster, enabled, host_name),
         bind_address,
-        bind_port: transport.u16_or_max("bind-port"),
+        bind_port: told_port.unwrap_or_else(|| transport.u16_or_max("bind-port")),
         external_address: transport.word("external-address").map(str::to_owned),
         external_port: transport.u16("external-port"),
         static_nodes: static_nodes(&cluster, enabled),
@@ -43,6 +48,7 @@ pub(super) fn read<'a>(
         close_without_majority_ms: cluster.u64_or_max("close-clients-without-majority-after"),
     };
     if enabled {
+        environment.check_transport();
         check_founders(&cluster, &settings);
         check_reachable(&transport, &cluster, &settings);
         bound.push(Bound { element: transport, address: bind_address, port: settings.bind_port, mqtt: false });

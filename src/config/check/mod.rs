@@ -3,6 +3,7 @@
 mod addons;
 mod authentication;
 mod cluster;
+mod environment;
 mod event_log;
 mod exposure;
 mod http;
@@ -24,6 +25,7 @@ mod view;
 use super::diagnostic::Report;
 use super::entity::Element;
 use super::settings::{PersistenceMode, Settings};
+use environment::Environment;
 use view::View;
 
 /// Environment variable that names the node where the file does not.
@@ -36,12 +38,15 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
         return None;
     }
     let root = View::root(root, report);
+    let environment = Environment::new(&root, env);
     let mut bound = Vec::new();
     let listeners = listeners::read(&root, &mut bound);
-    let http = http::read(&root, &mut bound);
+    let mut http = http::read(&root, &mut bound);
+    environment.rest_api(&root, &mut http, &mut bound);
     let authentication = authentication::read(&root, env, &listeners);
-    let security = protocol::security(&root, authentication);
-    let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), env, &mut bound);
+    let mut security = protocol::security(&root, authentication);
+    environment.apply_anonymous(&mut security);
+    let cluster = cluster::read(&root, env(NODE_NAME_VARIABLE), env, &environment, &mut bound);
     exposure::check_ports(&bound);
     exposure::check_anonymous(&root, &bound, &security);
     Some(Settings {
