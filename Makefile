@@ -26,10 +26,10 @@ JAVASCRIPT := cluster-tests/interop/javascript
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
 INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
 
-.PHONY: help build run cluster image test bench bench-cluster bench-addons bench-micro fuzz sim lint fmt clean test-needs test-commands test-containers
+.PHONY: help build run cluster image test bench bench-cluster bench-addons bench-micro fuzz sim lint fmt clean test-needs test-commands test-containers container-needs
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the optimised program: target/release/troupemq
 	$(CARGO) build --release --bin troupemq
@@ -47,12 +47,18 @@ image: build ## Make a container image of the optimised program, called troupemq
 # The program under test and all tests are built in one go, so that features are unified once and nothing is built twice.
 test: test-needs ## Run all tests: units, real clients, real clusters
 	$(CARGO) build --workspace --bins --tests
-	@rm -rf target/conformance target/faults target/containers
+	@rm -rf target/conformance target/faults
 	TROUPEMQ_BIN=$(CURDIR)/target/debug/troupemq RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace
 	@echo; cat target/conformance/*.txt
 	@cd target/faults; \
 	echo "Fault tests in network namespaces: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \
 	cat /dev/null $$(ls *.skipped 2>/dev/null)
+
+# A run of their own: they take minutes, and an engine of their own.
+test-containers: container-needs ## Run the tests with containers that stand in for pods (root, Debian's docker.io)
+	$(CARGO) build --workspace --bins --tests
+	@rm -rf target/containers
+	TROUPEMQ_CONTAINERS=1 TROUPEMQ_BIN=$(CURDIR)/target/debug/troupemq RUST_TEST_THREADS=2 $(CARGO) test -p cluster-tests containers::
 	@cd target/containers; \
 	echo "Tests with containers: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \
 	cat /dev/null $$(ls *.skipped 2>/dev/null)
@@ -110,23 +116,22 @@ test-needs:
 	@echo "test needs: left out, as TROUPEMQ_SKIP_INTEROP=1 says"
 else
 test-needs: TEST_COMMANDS += $(INTEROP_COMMANDS)
-test-needs: test-commands test-containers $(VENV_DONE) $(NODE)/.done $(KUBE_DONE)
+test-needs: test-commands $(VENV_DONE) $(NODE)/.done $(KUBE_DONE)
 endif
 
-# Without them the tests with containers are skipped, and say so. Where systemd runs it would start the engine at once, with rules for the
-# whole machine, so there it is for the owner to install.
+# Where systemd runs, the package would start an engine at once, with rules for the whole machine, so there it is for the owner to install.
 CONTAINER_COMMANDS := dockerd:docker.io docker:docker.io iptables:iptables docker-compose:docker-compose
-test-containers: test-commands
-	@if [ -n "$(TROUPEMQ_SKIP_CONTAINERS)" ] || [ "$$(id -u)" != 0 ] || [ -d /run/systemd/system ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
+container-needs: test-commands
+	@if [ "$$(id -u)" != 0 ] || [ -d /run/systemd/system ] || ! command -v apt-get >/dev/null; then exit 0; fi; \
 	packages=; \
 	for need in $(CONTAINER_COMMANDS); do \
 	  PATH="$$PATH:/usr/sbin" command -v "$${need%%:*}" >/dev/null || packages="$$packages $${need##*:}"; \
 	done; \
 	if [ -z "$$packages" ]; then exit 0; fi; \
-	echo "test needs: installing$$packages, for tests with containers"; \
+	echo "container needs: installing$$packages"; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	{ apt-get update -q && apt-get install -y -q --no-install-recommends $$packages; } >.apt.log 2>&1 </dev/null || \
-	  echo "test needs: apt-get could not install$$packages (see .apt.log); tests with containers will be skipped"
+	  echo "container needs: apt-get could not install$$packages (see .apt.log); what needs them will be skipped"
 
 test-commands:
 	@missing=; packages=; \

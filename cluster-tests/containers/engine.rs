@@ -82,15 +82,15 @@ fn note(test: &str, kind: &str, text: &str) {
 
 /// Why no engine can be started here, as far as that can be told without trying.
 fn permitted() -> Result<(), String> {
-    if std::env::var_os("TROUPEMQ_SKIP_CONTAINERS").is_some() {
-        return Err("TROUPEMQ_SKIP_CONTAINERS is set".to_owned());
+    if std::env::var_os("TROUPEMQ_CONTAINERS").is_none() {
+        return Err("they have a run of their own: make test-containers".to_owned());
     }
     if !rustix::process::geteuid().is_root() {
         return Err("only root can start it".to_owned());
     }
     for command in ["dockerd", "docker", "ip"] {
         if find(command).is_none() {
-            return Err(format!("there is no {command}; install Debian's docker.io and iproute2, or run `make test-needs`"));
+            return Err(format!("there is no {command}; install Debian's docker.io and iproute2, or run `make container-needs`"));
         }
     }
     // Another engine has closed the machine to bridged packets, and has rules for its own bridges only.
