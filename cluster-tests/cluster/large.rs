@@ -39,9 +39,18 @@ async fn large_messages_reach_the_clients_of_all_nodes() {
     let bystander = Bystander::beside(trio.mqtt(1), "kept-1").await;
     for qos in LEVELS {
         publish_large(&mut publisher, "large", &payload, qos, false).await;
-        publisher.publish("large", b"small", qos).await;
+        // A message of QoS 0 behind one that is larger than what may wait for a socket is lost where the machine is slow; the others wait.
+        let at_once = qos != QoS::AtMostOnce;
+        if at_once {
+            publisher.publish("large", b"small", qos).await;
+        }
         for receiver in receivers.iter_mut().chain([&mut member]) {
             expect(receiver, "large", &payload).await;
+        }
+        if !at_once {
+            publisher.publish("large", b"small", qos).await;
+        }
+        for receiver in receivers.iter_mut().chain([&mut member]) {
             expect(receiver, "large", &Bytes::from_static(b"small")).await;
         }
     }
