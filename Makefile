@@ -47,11 +47,14 @@ image: build ## Make a container image of the optimised program, called troupemq
 # The program under test and all tests are built in one go, so that features are unified once and nothing is built twice.
 test: test-needs ## Run all tests: units, real clients, real clusters
 	$(CARGO) build --workspace --bins --tests
-	@rm -rf target/conformance target/faults
+	@rm -rf target/conformance target/faults target/containers
 	TROUPEMQ_BIN=$(CURDIR)/target/debug/troupemq RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --workspace
 	@echo; cat target/conformance/*.txt
 	@cd target/faults; \
 	echo "Fault tests in network namespaces: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \
+	cat /dev/null $$(ls *.skipped 2>/dev/null)
+	@cd target/containers; \
+	echo "Tests with containers: $$(ls *.ran 2>/dev/null | wc -l) ran, $$(ls *.skipped 2>/dev/null | wc -l) skipped"; \
 	cat /dev/null $$(ls *.skipped 2>/dev/null)
 
 # A run of their own: they take minutes, and an engine of their own.
