@@ -1,5 +1,7 @@
 //! Runs the machine's effects.
 
+use std::cell::RefCell;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,6 +9,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use actix::Context;
+use bytestring::ByteString;
 
 use crate::cluster::SubmitError;
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source, SubscriptionIds};
@@ -35,6 +38,18 @@ static NEAR_LIMIT: RateLimited = RateLimited::new(Duration::from_secs(10));
 /// The client id of a client that sent none (spec/hivemq.md 9.3): unique, since the connection is.
 pub(super) fn assigned_client_id(connection: ConnectionRef) -> String {
     format!("tmq_{:x}_{:x}_{:x}", connection.node & 0xFFFF_FFFF, connection.incarnation, connection.connection)
+}
+
+thread_local! {
+    /// The node's address that a client came in by last: nearly all come in by the same, whose text they share.
+    static NODE_IP: RefCell<Option<(IpAddr, ByteString)>> = const { RefCell::new(None) };
+}
+
+fn text_of_node_ip(ip: IpAddr) -> ByteString {
+    NODE_IP.with_borrow_mut(|known| match known {
+        Some((of, text)) if *of == ip => text.clone(),
+        _ => known.insert((ip, ip.to_string().into())).1.clone(),
+    })
 }
 
 impl Client {
@@ -205,7 +220,7 @@ impl Client {
             client_id: registration.client_id.clone(),
             client_id_assigned: registration.client_id_assigned,
             client_ip: self.accepted.peer.map(|a| a.ip().to_canonical().to_string().into()),
-            node_ip: self.accepted.local.map(|ip| ip.to_canonical().to_string().into()),
+            node_ip: self.accepted.local.map(|ip| text_of_node_ip(ip.to_canonical())),
             listener_port: Some(self.accepted.listener_port),
             secure: self.accepted.secure,
             protocol: registration.protocol,

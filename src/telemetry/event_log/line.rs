@@ -3,6 +3,7 @@
 //! What a client chose (its id, its user name, a topic, a reason) cannot make a line of its own: control characters, line separators and marks
 //! that turn the direction of text are written as `\u{..}`, a backslash twice, and long texts are cut.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 
 use crate::mqtt::ReasonCode;
@@ -13,6 +14,11 @@ use crate::telemetry::utc::Utc;
 const FIELD_CHARS_MAX: usize = 1_024;
 const UNKNOWN: &str = "UNKNOWN";
 const TOO_LARGE: &str = "Maximum packet size exceeded";
+
+thread_local! {
+    /// The second last written, and its text: many lines have the same.
+    static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+}
 
 /// Whether a text proves who somebody is, so that it may not be read.
 pub type IsSecret = fn(&str) -> bool;
@@ -58,7 +64,14 @@ pub enum Event<'a> {
 /// A text that `is_secret` is not written, whoever chose it to be what.
 pub(super) fn write(out: &mut String, now_ms: u64, is_secret: IsSecret, event: &Event<'_>) {
     // Writing to a string cannot fail. HiveMQ: `%-24(%d)- %msg%n`.
-    _ = write!(out, "{},{:03} - ", Utc::of(now_ms / 1000).for_log(), now_ms % 1000);
+    SECOND.with_borrow_mut(|(second, text)| {
+        if text.is_empty() || *second != now_ms / 1000 {
+            *second = now_ms / 1000;
+            *text = Utc::of(*second).for_log();
+        }
+        out.push_str(text);
+    });
+    _ = write!(out, ",{:03} - ", now_ms % 1000);
     let mut out = Line { text: out, is_secret };
     match event {
         Event::Connected { who, clean_start, session_expiry_s } => {
@@ -180,6 +193,10 @@ impl Line<'_> {
     /// What somebody else chose.
     fn field(&mut self, text: Option<&str>) {
         let Some(text) = text.filter(|text| !(self.is_secret)(text)) else { return self.raw(UNKNOWN) };
+        // As nearly all are: these need no look at each character.
+        if text.len() <= FIELD_CHARS_MAX && text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\') {
+            return self.raw(text);
+        }
         for (number, c) in text.chars().enumerate() {
             if number >= FIELD_CHARS_MAX {
                 return self.raw("..");
