@@ -25,7 +25,7 @@ use super::placement::preferred_leader;
 use super::raft::log_store::RaftLog;
 use super::raft::network::Network;
 use super::raft::rpc::{Request, Response, execute};
-use super::raft::state_machine::{Machine, StateMachine};
+use super::raft::state_machine::{AppliedState, Machine, StateMachine};
 use super::raft::transfers::Transfers;
 use super::raft::type_config::LogId;
 use super::raft::{Raft, TypeConfig};
@@ -77,6 +77,7 @@ pub struct Group {
     node: NodeId,
     pub raft: Raft,
     log: RaftLog,
+    applied: Arc<AppliedState>,
     transfers: Transfers,
     view: watch::Sender<LeaderView>,
     heard: Mutex<Heard>,
@@ -140,6 +141,7 @@ impl Group {
             .await
             .and_then(|machine| machine.check_meets(&log).map(|()| machine))
             .map_err(|error| ClusterError::Raft(format!("group {}: {error}", group_name(index))))?;
+        let applied = machine.applied();
         let raft = Raft::build(node, config, network, log.clone(), machine)
             .await
             .map_err(|error| ClusterError::Raft(format!("{}: {error}", group_name(index))))?;
@@ -151,6 +153,7 @@ impl Group {
             node,
             raft,
             log,
+            applied,
             transfers,
             view: watch::Sender::new(view),
             heard: Mutex::default(),
@@ -275,6 +278,11 @@ impl Group {
             metrics.membership_config.voter_ids().filter(|&voter| voter != self.node && connected(voter)).collect();
         let preferred = preferred_leader(self.index, &voters);
         voters.into_iter().max_by_key(|voter| (replication.get(voter).copied().flatten(), Some(*voter) == preferred))
+    }
+
+    /// Writes what was applied to the state, without flushing it. Blocks on the disk.
+    pub fn write_state(&self) -> std::io::Result<()> {
+        self.applied.write().map(|_| ())
     }
 
     /// Bytes appended to the log since the start.

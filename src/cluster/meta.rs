@@ -118,8 +118,11 @@ impl Machine for Meta {
         })
     }
 
-    fn publish(&self) {
+    fn written(&self) {}
+
+    fn publish(&self) -> io::Result<()> {
         self.changed.send_replace(());
+        Ok(())
     }
 
     fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
@@ -129,8 +132,7 @@ impl Machine for Meta {
         incoming.make_current(applied).map_err(io::Error::other)?;
         *present = state;
         drop(present);
-        self.publish();
-        Ok(())
+        self.publish()
     }
 }
 

@@ -297,7 +297,9 @@ impl Node {
                 tracing::warn!(group = group.name(), %error, "a group did not stop cleanly");
             }
             let Ok(store) = self.storage.state(group.index) else { continue };
-            match blocking(move || store.flush()).await {
+            let group_closed = Arc::clone(group);
+            let flush = move || group_closed.write_state().and_then(|()| store.flush().map_err(std::io::Error::other));
+            match blocking(flush).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::error!(group = group.name(), %error, "the state was not flushed"),
                 Err(error) => tracing::error!(group = group.name(), %error, "the state was not flushed"),

@@ -162,15 +162,18 @@ impl Machine for Shard {
 
     fn take_changes(&self) -> io::Result<Changes> {
         let mut state = self.state.write();
-        // What was applied without a message it needed must not get out: the group stops here.
-        state.failure().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))?;
+        whole(&state)?;
         Ok(state.take_changes())
     }
 
-    fn publish(&self) {
+    fn written(&self) {
+        self.state.write().written();
+    }
+
+    fn publish(&self) -> io::Result<()> {
         let filling = {
             let mut state = self.state.write();
-            state.written();
+            whole(&state)?;
             state.take_filling()
         };
         // All nodes see it; one tells.
@@ -183,6 +186,7 @@ impl Machine for Shard {
         }
         self.visibility.applied_here(self.id, index, &origins);
         self.submitter.complete(answers, |node, incarnation| self.state.read().applied_seq(node, incarnation));
+        Ok(())
     }
 
     fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()> {
@@ -193,7 +197,7 @@ impl Machine for Shard {
             &mut |key: &[u8], value: &[u8]| state.load(key, value).map_err(|error| StorageError::Engine(error.to_string()));
         incoming.load(load).map_err(io::Error::other)?;
         state.finish_load();
-        state.failure().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))?;
+        whole(&state)?;
         incoming.flush().map_err(io::Error::other)?;
         let mut present = self.state.write();
         // Under the lock: whoever looks into the store while he reads the state finds that state's records.
@@ -205,9 +209,13 @@ impl Machine for Shard {
         self.clock.follow(present.last_at_ms());
         self.hooks.shard_loaded(self.id, &present);
         drop(present);
-        self.publish();
-        Ok(())
+        self.publish()
     }
+}
+
+/// What was applied without a message it needed must not get out: the group stops.
+fn whole(state: &State) -> io::Result<()> {
+    state.failure().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))
 }
 
 #[cfg(test)]

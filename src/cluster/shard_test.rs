@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::*;
 use crate::cluster::PeerMessage;
-use crate::cluster::raft::state_machine::StateMachine;
+use crate::cluster::raft::state_machine::{StateMachine, UNWRITTEN_COMMANDS_MAX};
 use crate::cluster::raft::type_config::{LogId, TypeConfig};
 use crate::mqtt::{Message, Origin, QoS, SubscriptionIds};
 use crate::replica::command::{Batch, ConnectCommand, TakeOver};
@@ -185,19 +185,43 @@ async fn full() -> Rig {
     rig.apply(disconnect).await.unwrap();
     rig.queue("one").await.unwrap();
     rig.queue("two").await.unwrap();
+    rig.machine.applied().write().unwrap();
     rig.told();
     rig
 }
 
 #[tokio::test]
-async fn what_is_queued_is_on_disk_before_it_is_told_and_then_leaves_memory() {
+async fn what_is_queued_leaves_memory_when_it_is_written() {
     let mut rig = full().await;
+    assert_eq!(rig.store.writes.load(Ordering::Relaxed), 1, "what was applied is written together");
     let look = rig.shard.state.read().look("c", 0, 10);
     assert_eq!(look.found.iter().filter(|found| found.entry.is_none()).count(), 2);
     assert_eq!(look.fetch.unwrap().run().unwrap().len(), 2);
     rig.queue("three").await.unwrap();
     let topics: Vec<_> = rig.told().iter().filter_map(dropped).collect();
     assert_eq!(topics, ["one"]);
+}
+
+/// What comes and goes between two writes costs the disk nothing, and a restart finds what the log does not have any more.
+#[tokio::test]
+async fn changes_are_written_together_when_there_are_many_of_them() {
+    let mut rig = Rig::new().await;
+    for connection in 1..UNWRITTEN_COMMANDS_MAX as u64 {
+        rig.apply(connect(ConnectionRef { node: 1, incarnation: 1, connection })).await.unwrap();
+    }
+    assert_eq!(rig.store.writes.load(Ordering::Relaxed), 0);
+    rig.apply(Command::RemoveSession { client: "c".into(), reason_code: 0x98, will: false }).await.unwrap();
+    assert_eq!(rig.store.writes.load(Ordering::Relaxed), 1, "so many are written at once");
+    let mut kinds = Vec::new();
+    rig.store
+        .load(&mut |key, _| {
+            kinds.push(key[0]);
+            Ok(())
+        })
+        .unwrap();
+    assert!(!kinds.contains(&0x10), "the session came and went unwritten: {kinds:?}");
+    assert_eq!(rig.machine.applied().write().unwrap().last_log_id.map(|id| id.index()), Some(UNWRITTEN_COMMANDS_MAX as u64));
+    assert_eq!(rig.store.writes.load(Ordering::Relaxed), 1, "nothing is left to write");
 }
 
 /// The message that makes room cannot be read, so it cannot be reported: neither the report nor anything behind it gets out.
@@ -210,6 +234,7 @@ async fn nothing_that_was_applied_without_a_message_it_needed_is_written_or_told
     assert!(rig.queue("three").await.unwrap_err().to_string().contains("broken"));
     rig.store.broken.store(false, Ordering::Relaxed);
     assert!(rig.queue("four").await.is_err());
+    assert!(rig.machine.applied().write().is_err(), "nor does the ticker write it");
     assert!(rig.shard.read(State::outbox_bounds).is_none(), "nobody acts on what it says");
     assert_eq!((rig.told(), rig.store.writes.load(Ordering::Relaxed)), (Vec::new(), writes));
     assert_eq!(rig.store.applied().unwrap(), stored, "a restart applies it again");

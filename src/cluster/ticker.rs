@@ -159,15 +159,17 @@ fn submit(
     });
 }
 
-/// Flushes what all groups have written to their states, unless that is under way. A failure stops the storage, which everybody notices.
-fn flush_state(node: &Node, flushing: &Arc<AtomicBool>) {
+/// Writes what all groups have applied to their states and flushes it, unless that is under way. A failure stops the storage, which everybody
+/// notices.
+fn flush_state(node: &Arc<Node>, flushing: &Arc<AtomicBool>) {
     let Ok(state) = node.storage.state(META_GROUP) else { return };
     if flushing.swap(true, Ordering::AcqRel) {
         return;
     }
-    let flushing = Arc::clone(flushing);
+    let (node, flushing) = (Arc::clone(node), Arc::clone(flushing));
     beside(move || {
-        if let Err(error) = state.flush() {
+        let written = node.groups.iter().try_for_each(|group| group.write_state());
+        if let Err(error) = written.and_then(|()| state.flush().map_err(std::io::Error::other)) {
             tracing::debug!(%error, "the state was not flushed");
         }
         flushing.store(false, Ordering::Release);

@@ -8,7 +8,6 @@
 mod check;
 mod incoming;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -186,12 +185,10 @@ impl Reads for FileState {
 impl StateStore for FileState {
     fn write(&self, changes: Changes, applied: Vec<u8>) -> Result<(), StorageError> {
         let (engine, generation) = self.engine()?;
-        let mut records = BTreeMap::new();
-        for (key, value) in changes {
-            check_record(&key, value.as_deref().unwrap_or_default())?;
-            // The engine leaves open which of two changes of a key in one batch wins.
-            records.insert(key, value);
+        for (key, value) in &changes {
+            check_record(key, value.as_deref().unwrap_or_default())?;
         }
+        let records = last_of_each(changes);
         let mut batch = engine.db.batch();
         let mut deleted = 0;
         for (key, value) in records {
@@ -427,6 +424,17 @@ fn put(batch: &mut OwnedWriteBatch, keyspace: &Keyspace, key: &[u8], value: &[u8
     let (stored, front) = long_key::stored(key);
     let sealed = if front.is_empty() { seal(&stored, value) } else { seal(&stored, &[&front, value].concat()) };
     batch.insert(keyspace, &*stored, sealed);
+}
+
+/// The last change of each key: the engine leaves open which of two in one batch wins. In key order, as they come from the state.
+fn last_of_each(mut changes: Changes) -> Changes {
+    if changes.is_sorted_by(|(one, _), (next, _)| one < next) {
+        return changes;
+    }
+    changes.reverse();
+    changes.sort_by(|(one, _), (other, _)| one.cmp(other));
+    changes.dedup_by(|(one, _), (kept, _)| one == kept);
+    changes
 }
 
 fn check_record(key: &[u8], value: &[u8]) -> Result<(), StorageError> {

@@ -138,20 +138,21 @@ fn read_chunks(store: &dyn StateStore, mut take: impl FnMut(Vec<Record>) -> bool
     Ok(())
 }
 
-/// Makes what was applied until now durable, so that the log behind it may go.
+/// Makes what was applied until it was made durable, so that the log behind it may go.
 pub struct SnapshotBuilder {
     pub store: Arc<dyn StateStore>,
-    /// What was applied, and written to the store, when the builder was made.
-    pub meta: SnapshotMeta,
+    /// What was applied by then, and written to the store; once.
+    pub written: Option<io::Result<SnapshotMeta>>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
     type SnapshotData = SnapshotData;
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, SnapshotData>, io::Error> {
+        let meta = self.written.take().unwrap_or_else(|| Err(io::Error::other("a snapshot is built once")))?;
         let store = Arc::clone(&self.store);
         blocking(move || store.flush()).await?.map_err(io::Error::other)?;
-        Ok(openraft::Snapshot { meta: self.meta.clone(), snapshot: SnapshotData::MetaOnly })
+        Ok(openraft::Snapshot { meta, snapshot: SnapshotData::MetaOnly })
     }
 }
 

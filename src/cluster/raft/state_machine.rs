@@ -9,6 +9,7 @@ use openraft::entry::RaftEntry;
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias::SnapshotOf;
 use openraft::{EntryPayload, OptionalSend};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::blocking::blocking;
@@ -18,21 +19,26 @@ use crate::storage::{StateStore, StorageError};
 use super::codec::{decode, encode};
 use super::log_store::RaftLog;
 use super::snapshot::{ChunkReader, SnapshotBuilder, SnapshotData};
-use super::type_config::{LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig};
+use super::type_config::{Entry, LogId, Payload, SnapshotMeta, StoredMembership, TypeConfig};
 
-/// Entries applied before they are written and told: bounds a batch while a replica catches up.
+/// Entries applied before they are told: bounds a batch while a replica catches up.
 const APPLY_ENTRIES_MAX: usize = 64;
-/// The same in bytes of parts of large payloads, which are written as they are.
-const APPLY_PART_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Commands applied, or bytes of them, before their changes are written to the state at the latest. The log has them, so nothing is lost by
+/// waiting, and what comes and goes meanwhile (an event of the outbox, a message that is acknowledged, a client that stays for a moment) is
+/// written once or never. A write of so many takes about a millisecond, in which the group applies nothing; more of them take more memory and little less time.
+pub const UNWRITTEN_COMMANDS_MAX: usize = 128;
+const UNWRITTEN_BYTES_MAX: usize = 256 * 1024;
 
-/// What a group replicates. Called by one task at a time.
+/// What a group replicates. `apply` and what writes are called by one thread at a time.
 pub trait Machine: Send + Sync + 'static {
     /// Applies an entry; what it tells is held back until `publish`.
     fn apply(&self, index: u64, payload: &Payload);
+    /// Tells what the entries applied since the last call said; an error where it must not get out.
+    fn publish(&self) -> io::Result<()>;
     /// Records changed since the last call; an error where what was applied must not be written.
     fn take_changes(&self) -> io::Result<Changes>;
-    /// The changes are written: tells what the entries applied since the last call said.
-    fn publish(&self);
+    /// The changes are written, and nothing was applied since they were taken.
+    fn written(&self);
     /// Has a received state take the place of the present one, and tells. It is loaded beside the present state, which is served until then.
     /// Blocks on the disk.
     fn install(&self, incoming: &mut dyn Incoming, applied: Vec<u8>) -> io::Result<()>;
@@ -47,11 +53,88 @@ pub struct AppliedMarker {
 
 /// One group's state machine.
 pub struct StateMachine {
-    machine: Arc<dyn Machine>,
-    store: Arc<dyn StateStore>,
-    applied: AppliedMarker,
+    state: Arc<AppliedState>,
     /// False until openraft has read its initial state: until then it asks only what the snapshot covers.
     serving: Arc<AtomicBool>,
+}
+
+/// What is applied, and how much of it the store has.
+pub struct AppliedState {
+    machine: Arc<dyn Machine>,
+    store: Arc<dyn StateStore>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    applied: AppliedMarker,
+    /// Something was applied that the store has not.
+    is_ahead: bool,
+    commands: usize,
+    bytes: usize,
+}
+
+impl Progress {
+    fn is_far_ahead(&self) -> bool {
+        self.commands >= UNWRITTEN_COMMANDS_MAX || self.bytes >= UNWRITTEN_BYTES_MAX
+    }
+
+    fn meta(&self) -> SnapshotMeta {
+        SnapshotMeta { last_log_id: self.applied.log_id, last_membership: self.applied.membership.clone() }
+    }
+}
+
+impl AppliedState {
+    fn apply(&self, entry: &Entry) {
+        let mut progress = self.progress.lock();
+        let log_id = entry.log_id();
+        match &entry.payload {
+            EntryPayload::Blank => {}
+            EntryPayload::Normal(payload) => {
+                let (commands, bytes) = payload.weight();
+                progress.commands += commands;
+                progress.bytes += bytes;
+                self.machine.apply(log_id.index(), payload);
+            }
+            EntryPayload::Membership(membership) => {
+                progress.applied.membership = StoredMembership::new(Some(log_id), membership.clone());
+            }
+        }
+        progress.applied.log_id = Some(log_id);
+        progress.is_ahead = true;
+    }
+
+    /// Tells what was applied, once more than enough is unwritten after it is written.
+    fn publish(&self) -> io::Result<()> {
+        let mut progress = self.progress.lock();
+        if progress.is_far_ahead() {
+            self.write_locked(&mut progress)?;
+        }
+        drop(progress);
+        self.machine.publish()
+    }
+
+    /// Writes what was applied since the last write, with how far that is, in one batch. Nothing is applied meanwhile.
+    pub fn write(&self) -> io::Result<SnapshotMeta> {
+        let mut progress = self.progress.lock();
+        self.write_locked(&mut progress)?;
+        Ok(progress.meta())
+    }
+
+    fn write_locked(&self, progress: &mut Progress) -> io::Result<()> {
+        if !progress.is_ahead {
+            return Ok(());
+        }
+        let changes = self.machine.take_changes()?;
+        self.store.write(changes, encode(&progress.applied)?).map_err(io::Error::other)?;
+        self.machine.written();
+        *progress = Progress { applied: std::mem::take(&mut progress.applied), ..Progress::default() };
+        Ok(())
+    }
+
+    fn meta(&self) -> SnapshotMeta {
+        self.progress.lock().meta()
+    }
 }
 
 impl StateMachine {
@@ -63,30 +146,25 @@ impl StateMachine {
         };
         let flushed = Arc::clone(&store);
         blocking(move || flushed.flush()).await?.map_err(io::Error::other)?;
-        Ok(Self { machine, store, applied, serving })
+        let progress = Mutex::new(Progress { applied, ..Progress::default() });
+        Ok(Self { state: Arc::new(AppliedState { machine, store, progress }), serving })
+    }
+
+    /// To have it written now and then; openraft owns the rest.
+    pub fn applied(&self) -> Arc<AppliedState> {
+        Arc::clone(&self.state)
     }
 
     /// Refuses a state that ends before the log begins: entries between are on no disk here. The log is purged only behind what the state has
     /// flushed, so the state was damaged.
     pub fn check_meets(&self, log: &RaftLog) -> io::Result<()> {
-        let (purged, applied) = (log.purged()?, self.applied.log_id);
+        let (purged, applied) = (log.purged()?, self.state.progress.lock().applied.log_id);
         if purged.is_none_or(|purged| applied.is_some_and(|applied| applied.index() >= purged.index())) {
             return Ok(());
         }
         let end = |id: Option<LogId>| id.map_or_else(|| "nothing".to_owned(), |id| format!("entry {}", id.index()));
         let what = format!("holds {} and the log begins behind {}", end(applied), end(purged));
         Err(io::Error::other(StorageError::Damaged { file: "state".into(), offset: "its end".to_owned(), what }))
-    }
-
-    fn meta(&self) -> SnapshotMeta {
-        SnapshotMeta { last_log_id: self.applied.log_id, last_membership: self.applied.membership.clone() }
-    }
-
-    fn write(&self) -> io::Result<()> {
-        let changes = self.machine.take_changes()?;
-        self.store.write(changes, encode(&self.applied)?).map_err(io::Error::other)?;
-        self.machine.publish();
-        Ok(())
     }
 }
 
@@ -95,7 +173,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotBuilder = SnapshotBuilder;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
-        Ok((self.applied.log_id, self.applied.membership.clone()))
+        let SnapshotMeta { last_log_id, last_membership, .. } = self.state.meta();
+        Ok((last_log_id, last_membership))
     }
 
     async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
@@ -103,38 +182,27 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Strm: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
     {
         let mut responders = Vec::new();
-        let (mut unwritten, mut part_bytes) = (0, 0);
+        let mut untold = 0;
         while let Some(next) = entries.next().await {
             let (entry, responder) = next?;
-            let log_id = entry.log_id();
-            match &entry.payload {
-                EntryPayload::Blank => {}
-                EntryPayload::Normal(payload) => {
-                    part_bytes += payload.part_bytes();
-                    self.machine.apply(log_id.index(), payload);
-                }
-                EntryPayload::Membership(membership) => {
-                    self.applied.membership = StoredMembership::new(Some(log_id), membership.clone());
-                }
-            }
-            self.applied.log_id = Some(log_id);
+            self.state.apply(&entry);
             responders.extend(responder);
-            unwritten += 1;
-            if unwritten == APPLY_ENTRIES_MAX || part_bytes >= APPLY_PART_BYTES_MAX {
-                self.write()?;
-                (unwritten, part_bytes) = (0, 0);
+            untold += 1;
+            if untold == APPLY_ENTRIES_MAX || self.state.progress.lock().is_far_ahead() {
+                self.state.publish()?;
+                untold = 0;
                 responders.drain(..).for_each(|responder| responder.send(()));
             }
         }
-        if unwritten > 0 {
-            self.write()?;
+        if untold > 0 {
+            self.state.publish()?;
         }
         responders.into_iter().for_each(|responder| responder.send(()));
         Ok(())
     }
 
     async fn get_snapshot_builder(&mut self) -> Self::SnapshotBuilder {
-        SnapshotBuilder { store: Arc::clone(&self.store), meta: self.meta() }
+        SnapshotBuilder { store: Arc::clone(&self.state.store), written: Some(self.state.write()) }
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: SnapshotData) -> Result<(), io::Error> {
@@ -143,23 +211,28 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let SnapshotData::Received(mut received) = snapshot else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a snapshot that was not received"));
         };
-        let machine = Arc::clone(&self.machine);
+        let state = Arc::clone(&self.state);
         // The drop of what was received deletes the generation before: with it on the thread that may block.
-        blocking(move || machine.install(received.incoming(), marker)).await??;
-        self.applied = applied;
-        Ok(())
+        blocking(move || {
+            let mut progress = state.progress.lock();
+            state.machine.install(received.incoming(), marker)?;
+            *progress = Progress { applied, ..Progress::default() };
+            Ok(())
+        })
+        .await?
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<TypeConfig, SnapshotData>>, io::Error> {
-        if self.applied.log_id.is_none() {
+        // This task applies nothing before it returns, so what is stored then is what `meta` says.
+        let meta = self.state.write()?;
+        if meta.last_log_id.is_none() {
             return Ok(None);
         }
-        // Everything applied is in the store: `apply` returns only then.
         let snapshot = if self.serving.load(Ordering::Acquire) {
-            SnapshotData::Reading(ChunkReader::open(Arc::clone(&self.store)).await)
+            SnapshotData::Reading(ChunkReader::open(Arc::clone(&self.state.store)).await)
         } else {
             SnapshotData::MetaOnly
         };
-        Ok(Some(openraft::Snapshot { meta: self.meta(), snapshot }))
+        Ok(Some(openraft::Snapshot { meta, snapshot }))
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use openraft::type_config::alias::{EntryOf, LogIdOf, SnapshotMetaOf, StoredMembershipOf, VoteOf};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::submit::estimate::command_bytes;
 use crate::replica::meta::MetaCommand;
-use crate::replica::{Command, NodeId, Proposal};
+use crate::replica::{NodeId, Proposal};
 
 use super::runtime::Runtime;
 use super::state_machine::StateMachine;
@@ -37,11 +38,15 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Bytes of parts of large payloads.
-    pub fn part_bytes(&self) -> usize {
-        let Self::Shard(proposal) = self else { return 0 };
-        let commands = proposal.batches.iter().flat_map(|batch| batch.commands.iter());
-        commands.map(|command| if let Command::Part(part) = command { part.bytes.len() } else { 0 }).sum()
+    /// How many commands, and about how many bytes they hold.
+    pub fn weight(&self) -> (usize, usize) {
+        match self {
+            Self::Shard(proposal) => {
+                let commands = proposal.batches.iter().flat_map(|batch| batch.commands.iter());
+                commands.fold((0, 0), |(count, bytes), command| (count + 1, bytes + command_bytes(command)))
+            }
+            Self::Meta(commands) => (commands.len(), 0),
+        }
     }
 }
 
