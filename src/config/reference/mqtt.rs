@@ -99,7 +99,7 @@ pub(super) const RESTRICTIONS: Chapter = Chapter {
             .without("a quarter of the node's memory"),
         own(
             "max-incomplete-packet-memory",
-            "Packets of which not all has come, in the node; clients that send more wait or are closed.",
+            "Packets of which not all has come, in the node; a client for whose packet there is no room is closed.",
         )
         .unit("bytes")
         .without("a quarter of the node's memory"),

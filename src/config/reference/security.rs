@@ -34,7 +34,7 @@ pub(super) const SECURITY: Chapter = Chapter {
                      holds no file `DISABLED`"
                 )
             }),
-        own("authentication/client-certificate/enabled", "A client certificate that a listener verified stands for its user, with the permissions that File RBAC has for that name."),
+        own("authentication/client-certificate/enabled", "A client certificate that a listener verified stands for the user it names, with what File RBAC allows that user; without File RBAC, with everything."),
         own("authentication/client-certificate/user-name", "Which name of the certificate is the user's; of alternative names the first DNS name or IP address."),
     ],
     example: "\
