@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cluster;
 pub mod health;
 pub mod node;
+pub mod reference;
 pub mod storage;
 
 use std::fmt::Display;
@@ -97,6 +98,11 @@ pub enum ConfigCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Print a reference of all that can be configured, as Markdown
+    ///
+    /// Elements of config.xml and of the files beside it, variables of the environment and the command line, each with type, range, default and
+    /// meaning: what docs/configuration.md says, of this version.
+    Reference,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
@@ -187,12 +193,12 @@ pub fn parse() -> Cli {
 
 /// Checks a configuration file: prints the effective settings to standard output, errors and warnings to standard error.
 pub fn run_config_check(path: &Path) -> ExitCode {
-    ExitCode::from(config_check(path, &mut io::stdout(), &mut io::stderr()))
+    ExitCode::from(config_check(path, &config::process_env, &mut io::stdout(), &mut io::stderr()))
 }
 
 /// Gives the exit status.
-fn config_check(path: &Path, out: &mut impl Write, err: &mut impl Write) -> u8 {
-    match config::load(path, config::process_env) {
+fn config_check(path: &Path, env: &dyn Fn(&str) -> Option<String>, out: &mut impl Write, err: &mut impl Write) -> u8 {
+    match config::load(path, env) {
         Ok(loaded) => {
             write_diagnostics(err, &loaded.warnings);
             write_line(out, config::render(&loaded.settings).trim_end());
@@ -466,7 +472,7 @@ mod tests {
         let file = directory.path().join("config.xml");
         let check = |file: &Path| {
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let status = config_check(file, &mut out, &mut err);
+            let status = config_check(file, &config::process_env, &mut out, &mut err);
             (status, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
         };
         let (status, out, err) = check(&file);

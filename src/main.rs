@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Queues(arguments) => cli::node::run_queues(&arguments),
         Command::Health(arguments) => cli::health::run(&arguments),
         Command::Config(ConfigCommand::Check { file }) => cli::run_config_check(&file),
+        Command::Config(ConfigCommand::Reference) => cli::reference::run(),
         Command::Password(PasswordCommand::Hash(arguments)) => cli::run_password_hash(&arguments),
         Command::Bench(arguments) => cli::bench::run(&arguments),
         Command::Version => cli::run_version(),

@@ -8,17 +8,30 @@ use bytestring::ByteString;
 
 use super::diagnostic::{ConfigErrors, Report, quote};
 use super::entity::{self, Element};
+use super::file_element::{FileElement, Words, children_of, element, section};
 use super::limits::{DECLARED_ELEMENTS_MAX, DECLARED_MAX, FILE_SIZE_MAX};
 use super::placeholder::Expanded;
 use super::{Loaded, read_bounded};
 use crate::mqtt::GroupId;
 use crate::mqtt::topic_filter::SubscriptionFilter;
 
-const FILE: &str = "declared-shared-subscriptions.xml";
-const ROOT: &str = "declared-shared-subscriptions";
+pub(super) const FILE: &str = "declared-shared-subscriptions.xml";
+pub(super) const ROOT: &str = "declared-shared-subscriptions";
 const SUBSCRIPTION: &str = "subscription";
 const SHARE_NAME: &str = "share-name";
 const TOPIC_FILTER: &str = "topic-filter";
+
+/// What stands in the file.
+pub(super) const ELEMENTS: &[FileElement] = &[
+    section(SUBSCRIPTION, "A shared subscription.").many(),
+    element(
+        "subscription/share-name",
+        Words::Say("text without `/`, `+`, `#`"),
+        Words::Say("required"),
+        "What stands between `$share/` and the filter.",
+    ),
+    element("subscription/topic-filter", Words::Say("a topic filter"), Words::Say("required"), "What stands behind it."),
+];
 
 /// Reads the file beside a `config.xml`, if there is one, into what was loaded from that.
 pub(super) fn read(config: &Path, loaded: &mut Loaded) -> Result<(), ConfigErrors> {
@@ -58,7 +71,7 @@ fn parse(raw: &[u8], report: &Report) -> Vec<GroupId> {
         report.error(root.line, "", format!("found root element <{}>; allowed: <{ROOT}>", root.shown_name()));
         return Vec::new();
     }
-    only(&root, ROOT, &[SUBSCRIPTION], report);
+    only(&root, "", report);
     let mut known = HashMap::new();
     let mut groups = Vec::new();
     for element in root.children.iter().filter(|child| child.name == SUBSCRIPTION) {
@@ -76,7 +89,7 @@ fn parse(raw: &[u8], report: &Report) -> Vec<GroupId> {
 }
 
 fn subscription(element: &Element, report: &Report) -> Option<GroupId> {
-    only(element, &below(SUBSCRIPTION), &[SHARE_NAME, TOPIC_FILTER], report);
+    only(element, SUBSCRIPTION, report);
     let (name, filter) = (required(element, SHARE_NAME, report)?, required(element, TOPIC_FILTER, report)?);
     let fault = |child: &Element, allowed: &str| {
         let path = below(&format!("{SUBSCRIPTION}/{}", child.name));
@@ -117,7 +130,9 @@ fn required<'a>(element: &'a Element, name: &str, report: &Report) -> Option<&'a
 }
 
 /// Anything else is an error: what is misspelt would not be kept.
-fn only(element: &Element, path: &str, names: &[&str], report: &Report) {
+fn only(element: &Element, inside: &str, report: &Report) {
+    let names: Vec<_> = children_of(ELEMENTS, inside).collect();
+    let path = &if inside.is_empty() { ROOT.to_owned() } else { below(inside) };
     for child in element.children.iter().filter(|child| !names.contains(&child.name.as_str())) {
         let allowed = names.iter().map(|name| format!("<{name}>")).collect::<Vec<_>>().join(" and ");
         report.error(child.line, path, format!("found <{}>; allowed: {allowed}; remove it", child.shown_name()));

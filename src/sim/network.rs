@@ -56,6 +56,8 @@ struct Inner {
     listeners: BTreeMap<SocketAddr, (usize, mpsc::Sender<(Stream, SocketAddr)>)>,
     dials: Vec<Dial>,
     connections: Vec<Connection>,
+    /// What one read takes up: made once, as every end is asked in every step.
+    buffer: Box<[u8]>,
     pub bytes: u64,
     pub connects: u64,
 }
@@ -102,6 +104,7 @@ impl Network {
             listeners: BTreeMap::new(),
             dials: Vec::new(),
             connections: Vec::new(),
+            buffer: vec![0; READ_BYTES].into(),
             bytes: 0,
             connects: 0,
         };
@@ -232,7 +235,7 @@ impl Inner {
                 if connection.closed[side] {
                     break;
                 }
-                match poll_now(|cx| poll_read(end, cx)) {
+                match poll_now(|cx| poll_read(end, &mut self.buffer, cx)) {
                     Poll::Ready(Ok(bytes)) if !bytes.is_empty() => {
                         self.bytes += bytes.len() as u64;
                         let after = connection.flights[side].back().map_or(0, |(due_ms, _)| *due_ms);
@@ -289,18 +292,9 @@ fn poll_now<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn poll_read(end: &mut DuplexStream, cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
-    let mut bytes = vec![0; READ_BYTES];
-    let mut buffer = ReadBuf::new(&mut bytes);
-    match Pin::new(end).poll_read(cx, &mut buffer) {
-        Poll::Ready(Ok(())) => {
-            let filled = buffer.filled().len();
-            bytes.truncate(filled);
-            Poll::Ready(Ok(bytes))
-        }
-        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-        Poll::Pending => Poll::Pending,
-    }
+fn poll_read(end: &mut DuplexStream, buffer: &mut [u8], cx: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+    let mut read = ReadBuf::new(buffer);
+    Pin::new(end).poll_read(cx, &mut read).map_ok(|()| read.filled().to_vec())
 }
 
 impl Net for Network {

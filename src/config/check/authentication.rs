@@ -11,9 +11,9 @@ use crate::config::rbac::{self, FOLDER, FileRbacSettings};
 use crate::config::settings::{AuthenticationSettings, CertificateName, ClientAuthentication, ListenerSettings};
 
 /// Environment variable of HiveMQ's image: the folder of all extensions.
-const EXTENSIONS_VARIABLE: &str = "HIVEMQ_EXTENSION_FOLDER";
+pub(in crate::config) const EXTENSIONS_VARIABLE: &str = "HIVEMQ_EXTENSION_FOLDER";
 /// Beside the folder of `config.xml`, as in HiveMQ's home.
-const EXTENSIONS: &str = "../extensions";
+pub(in crate::config) const EXTENSIONS: &str = "../extensions";
 /// A file of this name in its folder switches an extension off.
 const DISABLED: &str = "DISABLED";
 

@@ -39,6 +39,11 @@ const WITHOUT_EFFECT: [(&str, Level, &str); 4] = [
     ),
 ];
 
+/// Why a variable has no effect, where it has none.
+pub(in crate::config) fn without_effect(name: &str) -> Option<&'static str> {
+    WITHOUT_EFFECT.iter().find(|(variable, ..)| *variable == name).map(|(.., reason)| *reason)
+}
+
 /// What the environment says to a question.
 pub(super) struct Environment<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,

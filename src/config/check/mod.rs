@@ -10,7 +10,7 @@ mod http;
 mod jwt;
 mod keep_alive;
 mod listeners;
-mod notices;
+pub(super) mod notices;
 mod prevented;
 mod protocol;
 mod response;
@@ -19,13 +19,16 @@ mod shape;
 mod shutdown;
 mod tls;
 mod unstable;
-mod value;
+pub(super) mod value;
+pub(super) mod variables;
 mod view;
 
 use super::diagnostic::Report;
 use super::entity::Element;
 use super::settings::{PersistenceMode, Settings};
+pub(super) use authentication::{EXTENSIONS, EXTENSIONS_VARIABLE};
 use environment::Environment;
+pub(super) use environment::without_effect as variable_without_effect;
 use view::View;
 
 /// Environment variable that names the node where the file does not.
@@ -38,6 +41,10 @@ pub(super) fn check(root: &Element, env: &dyn Fn(&str) -> Option<String>, report
         return None;
     }
     let root = View::root(root, report);
+    let env = &|name: &str| {
+        debug_assert!(variables::is_known(name), "{name} is in no table");
+        env(name)
+    };
     let environment = Environment::new(&root, env);
     let mut bound = Vec::new();
     let listeners = listeners::read(&root, &mut bound);

@@ -3,15 +3,15 @@
 
 use crate::config::diagnostic::Level;
 
-pub(super) struct Notice {
+pub(in crate::config) struct Notice {
     /// A path of `rules`; everything below an element is covered by its notice.
-    pub(super) path: &'static str,
-    pub(super) level: Level,
-    pub(super) text: &'static str,
+    pub(in crate::config) path: &'static str,
+    pub(in crate::config) level: Level,
+    pub(in crate::config) text: &'static str,
     /// The flag that switches the section on; nothing is said while it is off.
-    pub(super) when: Option<&'static str>,
+    pub(in crate::config) when: Option<&'static str>,
     /// The value that asks for what the broker does anyway.
-    pub(super) unless_value: Option<&'static str>,
+    pub(in crate::config) unless_value: Option<&'static str>,
 }
 
 impl Notice {
@@ -49,7 +49,7 @@ const NO_DISCOVERY: &str = "not supported by this version; list the nodes in <di
 const ALWAYS_PROTECTED: &str = "has no effect unless true: publishers are not read while too much waits for a node's threads, \
                                 since what waits would grow without bound otherwise";
 
-pub(super) const NOTICES: &[Notice] = &[
+pub(in crate::config) const NOTICES: &[Notice] = &[
     // Listeners.
     no_effect("listeners/websocket-listener/allow-extensions").unless_value("false"),
     no_effect("listeners/tls-websocket-listener/allow-extensions").unless_value("false"),

@@ -59,7 +59,7 @@ pub(super) fn multiplier_milli(text: &str) -> Option<u32> {
 }
 
 /// Says in a message what an element may hold.
-pub(super) fn allowed(kind: &Kind) -> String {
+pub(in crate::config) fn allowed(kind: &Kind) -> String {
     match kind {
         Kind::Section | Kind::Any | Kind::Mark => "elements".to_owned(),
         Kind::Flag { .. } => "true or false".to_owned(),

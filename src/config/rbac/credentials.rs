@@ -12,15 +12,16 @@ use base64::engine::general_purpose::STANDARD;
 use bytestring::ByteString;
 
 use super::FileRbacSettings;
+use super::elements::CREDENTIALS;
 use super::extension::PasswordType;
 use super::reader::{self, Node};
 use super::template::Template;
 use crate::config::diagnostic::{Report, quote};
 use crate::mqtt::{QoS, topic_filter};
 
-const ROOT: &str = "file-rbac";
+pub(super) const ROOT: &str = "file-rbac";
 /// More iterations than this would keep a thread for many seconds.
-const ITERATIONS_MAX: u32 = 10_000_000;
+pub(super) const ITERATIONS_MAX: u32 = 10_000_000;
 /// Any group, in `shared-group`.
 pub(super) const ANY_GROUP: &str = "#";
 /// What is found wrong in a file is told up to this many errors.
@@ -132,8 +133,8 @@ pub enum Share {
 /// holds an error. `None`: the file is something else altogether.
 pub(super) fn parse(raw: &[u8], settings: &FileRbacSettings, report: &Report) -> Option<Credentials> {
     let root = reader::root(raw, ROOT, report)?;
-    let root = Node::root(&root, report);
-    root.know(&["users", "roles"]);
+    let root = Node::root(&root, CREDENTIALS, report);
+    root.know();
     let roles = roles(&root, report);
     let users = root.list("users", "user");
     if users.is_empty() {
@@ -144,7 +145,7 @@ pub(super) fn parse(raw: &[u8], settings: &FileRbacSettings, report: &Report) ->
         if report.errors() >= ERRORS_MAX {
             break;
         }
-        user.know(&["name", "password", "scram-sha-256", "scram-sha-512", "roles"]);
+        user.know();
         let Some(name) = user.required("name") else { continue };
         if name.contains(['#', '+']) {
             user.warning(format!("found user name {}; nobody with # or + in the name is let in", user.quote(name)));
@@ -173,7 +174,7 @@ fn roles(root: &Node<'_>, report: &Report) -> HashMap<ByteString, Arc<Role>> {
         if report.errors() >= ERRORS_MAX {
             break;
         }
-        role.know(&["id", "permissions"]);
+        role.know();
         let Some(id) = role.required("id") else { continue };
         let permissions: Vec<_> = role.list("permissions", "permission").iter().filter_map(permission).collect();
         if role.list("permissions", "permission").is_empty() {
@@ -284,7 +285,7 @@ pub(super) const RETAIN: &[(&str, Retain)] =
 pub(super) const SHARE: &[(&str, Share)] = &[("ALL", Share::All), ("SHARED", Share::Shared), ("NOT_SHARED", Share::NotShared)];
 
 fn permission(permission: &Node<'_>) -> Option<Permission> {
-    permission.know(&["topic", "activity", "qos", "retain", "shared-subscription", "shared-group"]);
+    permission.know();
     let text = permission.required("topic")?;
     let mut unknown = Vec::new();
     let topic = Template::parse(text, &mut unknown);

@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
+use super::elements::EXTENSION;
 use super::reader::{self, Node};
 use crate::config::diagnostic::{Diagnostic, Level, Report};
 use crate::config::limits::FILE_SIZE_MAX;
 use crate::config::read_bounded;
 
-const ROOT: &str = "extension-configuration";
-const RELOAD_INTERVAL_S: u32 = 60;
+pub(super) const ROOT: &str = "extension-configuration";
+pub(super) const RELOAD_INTERVAL_S: u32 = 60;
+pub(super) const PASSWORD_TYPES: &[(&str, PasswordType)] = &[("HASHED", PasswordType::Hashed), ("PLAIN", PasswordType::Plain)];
+pub(super) const NEXT_INSTEAD_OF_FAIL: &[(&str, bool)] = &[("false", false), ("true", true)];
 
 /// How passwords stand in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub(super) fn read(path: &Path, found: &mut Vec<Diagnostic>) -> Extension {
     }
     let report = Report::new(&path.display().to_string());
     let extension = match read_bounded(path, FILE_SIZE_MAX) {
-        Ok(raw) => reader::root(&raw, ROOT, &report).map(|root| parse(&Node::root(&root, &report))),
+        Ok(raw) => reader::root(&raw, ROOT, &report).map(|root| parse(&Node::root(&root, EXTENSION, &report))),
         Err(error) => {
             report.error(0, "", format!("cannot be read: {error}"));
             None
@@ -57,7 +60,7 @@ pub(super) fn read(path: &Path, found: &mut Vec<Diagnostic>) -> Extension {
 }
 
 fn parse(root: &Node<'_>) -> Extension {
-    root.know(&["credentials-reload-interval", "password-type", "listener-names", "next-extension-instead-of-fail"]);
+    root.know();
     let reload_interval_s = root.child("credentials-reload-interval").and_then(|interval| {
         let seconds = interval.text().parse::<u32>().ok().filter(|seconds| *seconds > 0);
         if seconds.is_none() {
@@ -76,10 +79,8 @@ fn parse(root: &Node<'_>) -> Extension {
     }
     Extension {
         reload_interval_s: reload_interval_s.unwrap_or(RELOAD_INTERVAL_S),
-        password_type: root
-            .word("password-type", &[("HASHED", PasswordType::Hashed), ("PLAIN", PasswordType::Plain)])
-            .unwrap_or(PasswordType::Hashed),
+        password_type: root.word("password-type", PASSWORD_TYPES).unwrap_or(PasswordType::Hashed),
         listener_names: (!names.is_empty()).then_some(names),
-        next_instead_of_fail: root.word("next-extension-instead-of-fail", &[("false", false), ("true", true)]).unwrap_or(false),
+        next_instead_of_fail: root.word("next-extension-instead-of-fail", NEXT_INSTEAD_OF_FAIL).unwrap_or(false),
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod claim;
 pub mod credentials;
+mod elements;
 mod extension;
 mod reader;
 mod template;
@@ -10,6 +11,7 @@ mod template;
 use std::path::{Path, PathBuf};
 
 pub use credentials::{Activity, Credentials, Hash, Password, Permission, Retain, Role, ScramVerifier, Share, User};
+pub(super) use elements::{CREDENTIALS, EXTENSION};
 pub use extension::PasswordType;
 pub use template::{Piece, Substitutes, Template};
 
@@ -19,6 +21,9 @@ use super::read_bounded;
 
 /// Name of the extension's folder, below the folder of extensions.
 pub const FOLDER: &str = "hivemq-file-rbac-extension";
+
+/// Root elements of the files.
+pub(super) const ROOTS: [&str; 2] = [extension::ROOT, credentials::ROOT];
 
 /// What the extension's own `config.xml` and the place of its files say.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! Reads elements of the extension's files, which have no table of rules: what is not known is passed over with a warning, as HiveMQ
-//! passes over it in silence.
+//! Reads elements of the extension's files by their tables: what is not known is passed over with a warning, as HiveMQ passes over it in
+//! silence.
 
 use crate::config::diagnostic::{Level, Report};
 use crate::config::entity::{self, Element};
+use crate::config::file_element::{FileElement, children_of};
 use crate::config::limits::CREDENTIALS_ELEMENTS_MAX;
 use crate::config::placeholder::Expanded;
 
@@ -26,11 +27,13 @@ pub(super) struct Node<'a> {
     pub(super) element: &'a Element,
     path: String,
     report: &'a Report,
+    /// What may stand in the file.
+    table: &'static [FileElement],
 }
 
 impl<'a> Node<'a> {
-    pub(super) fn root(element: &'a Element, report: &'a Report) -> Self {
-        Self { element, path: String::new(), report }
+    pub(super) fn root(element: &'a Element, table: &'static [FileElement], report: &'a Report) -> Self {
+        Self { element, path: String::new(), report, table }
     }
 
     fn below(&self, element: &'a Element) -> Self {
@@ -39,7 +42,7 @@ impl<'a> Node<'a> {
         } else {
             format!("{}/{}", self.path, element.shown_name())
         };
-        Self { element, path, report: self.report }
+        Self { element, path, report: self.report, table: self.table }
     }
 
     pub(super) fn error(&self, message: impl Into<String>) {
@@ -50,15 +53,20 @@ impl<'a> Node<'a> {
         self.report.add(Level::Warning, self.element.line, &self.path, message);
     }
 
-    /// Says which elements are known here.
-    pub(super) fn know(&self, names: &[&str]) {
-        for child in self.element.children.iter().filter(|child| !names.contains(&child.name.as_str())) {
+    /// Says of elements that are not known here.
+    pub(super) fn know(&self) {
+        for child in self.element.children.iter().filter(|child| !self.knows(&child.name)) {
             self.below(child).warning("unknown element, ignored");
         }
     }
 
+    fn knows(&self, name: &str) -> bool {
+        children_of(self.table, &self.path).any(|known| known == name)
+    }
+
     /// The one element of that name; a second one is an error.
     pub(super) fn child(&self, name: &str) -> Option<Self> {
+        debug_assert!(self.knows(name), "{}/{name} is in no table", self.path);
         let mut found = self.element.children.iter().filter(|child| child.name == name);
         let first = found.next()?;
         if let Some(second) = found.next() {
@@ -70,7 +78,8 @@ impl<'a> Node<'a> {
     /// All elements `inner` in the one element `outer`, where there is one.
     pub(super) fn list(&self, outer: &str, inner: &str) -> Vec<Self> {
         let Some(outer) = self.child(outer) else { return Vec::new() };
-        outer.know(&[inner]);
+        outer.know();
+        debug_assert!(outer.knows(inner), "{}/{inner} is in no table", outer.path);
         outer.element.children.iter().filter(|child| child.name == inner).map(|child| outer.below(child)).collect()
     }
 
