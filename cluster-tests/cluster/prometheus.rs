@@ -13,9 +13,9 @@ use troupemq::mqtt::QoS;
 use crate::harness::client::{Client, Options};
 use crate::harness::permit::Weight;
 use crate::harness::script::{Running, interop_skipped, run, start};
-use crate::harness::trio::Trio;
+use crate::harness::trio::{Trio, leaders};
 use crate::harness::{SOON, http, ports, repository, wait};
-use crate::node::monitoring::{FILES, read, series};
+use crate::node::monitoring::{FILES, read, series, unknown};
 
 /// Prometheus looks for its targets when it has run for 5 s.
 const SCRAPED: Duration = Duration::from_secs(30);
@@ -155,23 +155,31 @@ async fn prometheus_watches_three_nodes_and_sees_one_fail() {
     let known: BTreeSet<&str> = names["data"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for file in FILES {
         let text = read(file);
-        let missing: Vec<_> = series(&text).into_iter().filter(|name| !known.contains(name)).collect();
+        let missing = unknown(&series(&text), &known);
         assert!(missing.is_empty(), "{file} names what Prometheus does not know: {missing:?}");
     }
 
-    trio.nodes[2].kill();
+    // One that leads something.
+    let leads_meta = |(group, leader): (String, usize)| (group == "meta").then_some(leader);
+    let dead = leaders(&trio.nodes[0]).and_then(|all| all.into_iter().find_map(leads_meta)).expect("meta has a leader");
+    let of_others = |series: &str| format!("sum({series}{{instance!=\"{}\"}})", metrics[dead]);
+    let counted = ["troupemq_raft_failover_seconds_count", "troupemq_raft_leader_changes_total"].map(of_others);
+    let before: Vec<f64> = counted.iter().filter_map(|query| prometheus.query(query).first().map(|(value, _)| *value)).collect();
+    trio.nodes[dead].kill();
     prometheus.wait_for("sum(up)", 2.0);
-    prometheus.wait_for("sum(troupemq_peer_link_up{peer=\"node3\"})", 0.0);
+    prometheus.wait_for(&format!("sum(troupemq_peer_link_up{{peer=\"node{}\"}})", dead + 1), 0.0);
     let alert = |answer: Value| {
         let alerts = answer["data"]["alerts"].as_array().cloned().unwrap_or_default();
         let of_node = |alert: &&Value| {
-            alert["labels"]["alertname"] == "TroupeMQDown" && alert["labels"]["instance"] == metrics[2].to_string()
+            alert["labels"]["alertname"] == "TroupeMQDown" && alert["labels"]["instance"] == metrics[dead].to_string()
         };
         alerts.iter().find(of_node).map(|_| ())
     };
     wait::until("the alert is on its way", SCRAPED, || prometheus.get("/api/v1/alerts").and_then(alert));
     // Each group has a leader again, and that this took some time was counted where the dead node led.
     prometheus.wait_for("min(max by (group) (troupemq_raft_has_leader))", 1.0);
-    prometheus.wait_for("sum(troupemq_raft_failover_seconds_count) > bool 0", 1.0);
-    prometheus.wait_for("sum(troupemq_raft_leader_changes_total) > bool 0", 1.0);
+    assert_eq!(before.len(), counted.len(), "{before:?}");
+    for (query, before) in counted.iter().zip(before) {
+        prometheus.wait_for(&format!("{query} > bool {before}"), 1.0);
+    }
 }

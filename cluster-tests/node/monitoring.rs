@@ -2,12 +2,13 @@
 //! rules for Kubernetes are the others, and metrics have a listener of their own where the configuration says so.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
-use crate::harness::{http, repository};
+use crate::harness::{SOON, http, repository, wait};
 
 const ALERTS: &str = "config/monitoring/alerts.yml";
 /// With the labels that series have there, and what stands around what Prometheus is to replace in a text.
@@ -31,6 +32,12 @@ pub fn series(text: &str) -> BTreeSet<&str> {
     words.filter(|word| is_series(word) && !word.ends_with('_')).collect()
 }
 
+/// Which of these names are not among those that are served; a histogram has series of longer names.
+pub fn unknown<'a>(named: &BTreeSet<&'a str>, served: &BTreeSet<&str>) -> Vec<&'a str> {
+    let is_served = |name: &str| served.contains(name) || served.contains(format!("{name}_bucket").as_str());
+    named.iter().copied().filter(|name| !is_served(name)).collect()
+}
+
 fn is_series(word: &str) -> bool {
     word.starts_with("com_hivemq_") || word.starts_with("troupemq_")
 }
@@ -46,7 +53,8 @@ fn every_series_that_is_watched_is_there_from_the_start() {
         let named = series(&text);
         assert!(named.len() > 5, "{file} names {named:?}");
         // A node alone has no links; `cluster::prometheus` looks for those.
-        let missing: Vec<_> = named.difference(&served).filter(|name| !name.starts_with("troupemq_peer_link_")).collect();
+        let missing: Vec<_> =
+            unknown(&named, &served).into_iter().filter(|name| !name.starts_with("troupemq_peer_link_")).collect();
         assert!(missing.is_empty(), "{file} names what is not served: {missing:?}");
     }
 }
@@ -162,6 +170,38 @@ fn a_port_for_metrics_that_is_taken_is_told_with_the_element() {
     assert!(told.len() == 1 && told[0].contains("<prometheus>") && told[0].contains("another port"), "{}", refusal.stderr);
     // Two elements with one port are found before anything is bound.
     let more = format!("<prometheus><port>{port}</port></prometheus>");
-    let checked = Node::new(Config { more, http_port: port, ..Config::default() }).config_check();
-    assert!(checked.code == Some(2) && checked.stderr.contains("<prometheus>: found port "), "{checked:?}");
+    let refusal = Node::new(Config { more, http_port: port, ..Config::default() }).refused();
+    assert!(refusal.status.code() == Some(2) && refusal.stderr.contains("<prometheus>: found port "), "{refusal:?}");
+}
+
+/// Half of a message of 16 MB: all of it that may be there at once is twice that.
+const HALF_BYTES: usize = 8_000_000;
+
+#[test]
+fn the_overload_level_is_told_with_its_cause_and_falls_when_that_is_over() {
+    let _permit = acquire(Weight::Node);
+    let memory = 2 * HALF_BYTES;
+    let more = format!("<restrictions><max-incomplete-packet-memory>{memory}</max-incomplete-packet-memory></restrictions>");
+    let node = Node::ready(Config { more, ..Config::default() });
+    let level = || node.metric("com_hivemq_overload_protection_level");
+    let mut client = TcpStream::connect(node.mqtt()).expect("a connection");
+    client.write_all(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x").expect("CONNECT");
+    let mut connack = [0; 4];
+    client.read_exact(&mut connack).expect("CONNACK");
+    assert_eq!(connack, *b"\x20\x02\x00\x00");
+    // PUBLISH of 15,000,000 bytes, of which half comes.
+    client.write_all(b"\x30\xc0\xc3\x93\x07\x00\x01t").expect("PUBLISH");
+    client.write_all(&vec![b'x'; HALF_BYTES]).expect("half of its payload");
+    let details = wait::until("the overload level is told", SOON, || {
+        let (status, body) = http::get(node.http(), "/api/v1/health/overload-protection")?;
+        let component: serde_json::Value = serde_json::from_str(&body).ok()?;
+        assert!(status == 200 && component["status"] == "UP", "{component}");
+        (component["details"]["cause"] == "memory for incomplete packets").then(|| component["details"].clone())
+    });
+    assert!(details["level"].as_u64() >= Some(4) && details["since-ms"].as_u64() > Some(0), "{details}");
+    assert!(level() >= 4.0 && node.is_up(), "it is ready all the same");
+    assert!(node.stderr().contains("the overload level rises"), "{}", node.stderr());
+    drop(client);
+    wait::until("the overload level falls", SOON, || (level() == 0.0).then_some(()));
+    assert!(node.stderr().contains("the overload level falls"), "{}", node.stderr());
 }
