@@ -14,10 +14,10 @@ use super::clock;
 use crate::telemetry::Metrics;
 
 /// Between two looks.
-const PERIOD: Duration = Duration::from_millis(100);
-const PERIOD_MS: u64 = PERIOD.as_millis() as u64;
+const PERIOD_MS: u64 = 100;
+const PERIOD: Duration = Duration::from_millis(PERIOD_MS);
 /// Looks of which the mean is taken.
-const LOOKS: usize = 10;
+const LOOKS: u32 = 10;
 
 /// The lag of all threads that are watched.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Lag {
     fn mean(&self, now_ms: u64) -> Duration {
         let overdue_ms = now_ms.saturating_sub(self.due_ms.load(Ordering::Relaxed));
         let mean = Duration::from_micros(self.mean_us.load(Ordering::Relaxed));
-        mean.max(Duration::from_millis(overdue_ms / LOOKS as u64))
+        mean.max(Duration::from_millis(overdue_ms / u64::from(LOOKS)))
     }
 }
 
@@ -54,8 +54,8 @@ impl LoopLags {
         self.0.lock().push(Arc::clone(&lag));
         let histogram = metrics.vitals.loop_lag.with_label_values(&[arbiter]);
         async move {
-            let mut looks = [Duration::ZERO; LOOKS];
-            for place in (0..LOOKS).cycle() {
+            let mut looks = [Duration::ZERO; LOOKS as usize];
+            for place in (0..looks.len()).cycle() {
                 let due = Instant::now() + PERIOD;
                 lag.due_ms.store(clock::now().mono_ms + PERIOD_MS, Ordering::Relaxed);
                 sleep_until(due).await;
@@ -64,7 +64,7 @@ impl LoopLags {
                 if let Some(look) = looks.get_mut(place) {
                     *look = late;
                 }
-                let mean = looks.iter().sum::<Duration>() / u32::try_from(LOOKS).unwrap_or(1);
+                let mean = looks.iter().sum::<Duration>() / LOOKS;
                 lag.mean_us.store(u64::try_from(mean.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
             }
         }

@@ -173,15 +173,14 @@ mod tests {
 
     #[test]
     fn the_level_is_the_ninths_that_the_most_used_resource_uses() {
-        let of = |shares: &[(Resource, f64)]| measure(shares);
         let (arbiter, lag) = (Resource::Arbiter, Resource::EventLoop);
-        assert_eq!(of(&[]), (0, None));
-        assert_eq!(of(&[(arbiter, 0.0), (lag, 0.1)]), (0, None));
-        assert_eq!(of(&[(arbiter, 0.0), (lag, 0.112)]), (1, Some(lag)));
-        assert_eq!(of(&[(arbiter, 0.5), (lag, 0.2)]), (4, Some(arbiter)));
-        assert_eq!(of(&[(arbiter, 0.99), (lag, 0.2)]), (8, Some(arbiter)));
-        assert_eq!(of(&[(arbiter, 1.0), (lag, 0.2)]), (9, Some(arbiter)));
-        assert_eq!(of(&[(arbiter, 0.2), (lag, 40.0)]), (9, Some(lag)));
+        assert_eq!(measure(&[]), (0, None));
+        assert_eq!(measure(&[(arbiter, 0.0), (lag, 0.1)]), (0, None));
+        assert_eq!(measure(&[(arbiter, 0.0), (lag, 0.112)]), (1, Some(lag)));
+        assert_eq!(measure(&[(arbiter, 0.5), (lag, 0.2)]), (4, Some(arbiter)));
+        assert_eq!(measure(&[(arbiter, 0.99), (lag, 0.2)]), (8, Some(arbiter)));
+        assert_eq!(measure(&[(arbiter, 1.0), (lag, 0.2)]), (9, Some(arbiter)));
+        assert_eq!(measure(&[(arbiter, 0.2), (lag, 40.0)]), (9, Some(lag)));
     }
 
     #[test]
