@@ -24,9 +24,9 @@ NODE := .node
 JAVASCRIPT := cluster-tests/interop/javascript
 # A program that the tests call, and the Debian package that has it.
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
-INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium
+INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium prometheus:prometheus promtool:prometheus
 
-.PHONY: help build run cluster image test bench bench-cluster bench-addons bench-micro fuzz sim lint fmt clean test-needs test-commands test-containers container-needs
+.PHONY: help build run cluster image test bench bench-cluster bench-addons bench-micro fuzz sim lint alert-rules fmt clean test-needs test-commands test-containers container-needs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,10 @@ sim: ## Simulate clusters under faults: ARGS='--seeds 1..100 --nodes 3 --hours 1
 lint: ## Check the format and the lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# config/monitoring/alerts.yml is where they are written.
+alert-rules: ## Make the alert rules for Kubernetes from the others
+	TROUPEMQ_WRITE_ALERT_RULES=1 $(CARGO) test -p cluster-tests node::monitoring::the_alert_rules_for_kubernetes
 
 fmt: ## Format the source
 	$(CARGO) fmt --all

@@ -2,6 +2,7 @@
 
 mod admin;
 mod authentication;
+mod census;
 mod health;
 mod sample;
 pub(crate) mod settings;
@@ -22,7 +23,7 @@ use crate::actor::gate::{key_watch, watch};
 use crate::actor::hooks::NodeHooks;
 use crate::actor::hub::{Hub, HubMail, Local};
 use crate::actor::outbox_taker::{OutboxTaker, TakerMail};
-use crate::actor::{Node, clock, declared};
+use crate::actor::{Node, clock, declared, overload};
 use crate::addon::supervisor::{AddonRenderer, Supervisor};
 use crate::addon::{AddonSettings, supervisor::SupervisorMail};
 use crate::admin::AdminHandle;
@@ -89,6 +90,8 @@ pub struct Broker {
     keys: Option<actix_rt::task::JoinHandle<()>>,
     /// Looks after declared shared subscriptions.
     declared: actix_rt::task::JoinHandle<()>,
+    /// Measures how much the node has to do.
+    overload: actix_rt::task::JoinHandle<()>,
 }
 
 impl Broker {
@@ -124,10 +127,11 @@ impl Broker {
             hooks.leadership(shard, cluster.leads(shard));
         }
 
-        let health = Arc::new(health::NodeHealth::new(cluster.clone()));
+        let health = Arc::new(health::NodeHealth::new(Arc::clone(&node), cluster.clone()));
         let sampler = Arc::new(sample::Sampler::new(Arc::clone(&node), Arc::clone(&storage)));
         let (left_sender, left) = tokio::sync::watch::channel(false);
-        let declaring = Arc::clone(&node);
+        watch_loops(&node, &handles, &runtime);
+        let (declaring, measured) = (Arc::clone(&node), Arc::clone(&node));
         let mut broker = Self {
             node,
             cluster,
@@ -141,13 +145,15 @@ impl Broker {
             admin: None,
             left,
             declared: actix_rt::spawn(declared::run(declaring)),
+            overload: actix_rt::spawn(overload::run(measured)),
             credentials: authentication.watch.map(|watch| actix_rt::spawn(watch::run(watch))),
             keys: authentication.keys.map(|keys| actix_rt::spawn(key_watch::run(keys))),
         };
         for http in &settings.http {
             let address = SocketAddr::new(http.bind_address, http.port);
+            let (element, surface) = settings::surface(http);
             let (metrics, health) = (Arc::clone(&metrics), Arc::clone(&health));
-            broker.http.push(crate::edge::serve(address, metrics, sampler.clone(), health).await?);
+            broker.http.push(crate::edge::serve(address, element, surface, metrics, sampler.clone(), health).await?);
         }
         for listener in &settings.listeners {
             let timeout_ms = settings.restrictions.no_connect_idle_timeout_ms;
@@ -171,8 +177,9 @@ impl Broker {
         &self.listeners
     }
 
-    pub fn http_addresses(&self) -> Vec<SocketAddr> {
-        self.http.iter().map(|http| http.local_addr).collect()
+    /// The HTTP listeners as they are bound.
+    pub fn http(&self) -> &[HttpHandle] {
+        &self.http
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -263,6 +270,14 @@ fn cluster_runtime() -> Result<ClusterRuntime, BrokerError> {
         .build()
         .map_err(BrokerError::Runtime)?;
     Ok(ClusterRuntime(Some(runtime)))
+}
+
+/// How late timers are on each arbiter, and on the threads of the cluster, which are one to whoever waits for them.
+fn watch_loops(node: &Node, arbiters: &[ArbiterHandle], runtime: &ClusterRuntime) {
+    for (number, arbiter) in arbiters.iter().enumerate() {
+        arbiter.spawn(node.load.lags.watch(&number.to_string(), &node.metrics));
+    }
+    drop(runtime.spawn(node.load.lags.watch("cluster", &node.metrics)));
 }
 
 async fn start_hubs(node: &Arc<Node>, arbiters: &[ArbiterHandle]) -> Result<Vec<HubMail>, BrokerError> {

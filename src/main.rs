@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use troupemq::broker::{Broker, reachable};
 use troupemq::cli::{self, Command, ConfigCommand, EXIT_CONFIG, PasswordCommand, StartArgs};
 use troupemq::config::{self, Loaded, Settings};
+use troupemq::edge::Surface;
 use troupemq::telemetry::logging;
 
 #[global_allocator]
@@ -108,8 +109,13 @@ fn announce(broker: &Broker, settings: &Settings, began: Instant) {
     for listener in broker.listeners() {
         println!("  {:<20} {}", listener.kind, listener.address);
     }
-    for address in broker.http_addresses() {
-        println!("  {:<20} http://{}/", "Status and metrics", reachable(address));
+    for http in broker.http() {
+        let (what, path) = match &http.surface {
+            Surface::All => ("Status and metrics", "/"),
+            Surface::Health => ("Health", "/api/v1/health/"),
+            Surface::Metrics { path } => ("Metrics", path.as_str()),
+        };
+        println!("  {what:<20} http://{}{path}", reachable(http.local_addr));
     }
     if let Some(listener) = broker.listeners().iter().find(|listener| listener.kind == "TCP Listener") {
         let address = reachable(listener.address);

@@ -16,6 +16,7 @@ mod numbered;
 mod partition;
 mod pause;
 mod power;
+mod prometheus;
 mod redelivery;
 mod restart;
 mod retained;

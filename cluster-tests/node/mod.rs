@@ -18,7 +18,7 @@ mod legal_bytes;
 mod limits;
 mod malformed;
 mod memory;
-mod monitoring;
+pub mod monitoring;
 mod mqtt_3_1;
 mod order;
 mod rates;

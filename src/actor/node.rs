@@ -23,6 +23,7 @@ use super::gate::Gate;
 use super::guard::Guard;
 use super::hub::HubMail;
 use super::outbox_taker::TakerMail;
+use super::overload::Load;
 use super::prevented::Prevented;
 use super::render::Renderer;
 use super::retaining::{RetainedLimits, Retaining};
@@ -66,6 +67,7 @@ pub struct Node {
     /// Retained messages on their way.
     pub retaining: Retaining,
     pub detours: Detours,
+    pub load: Load,
     /// Whether what this node declares is in force.
     pub has_declared: AtomicBool,
     /// Bytes of QoS 0 messages waiting in all queues of the node.
@@ -109,6 +111,7 @@ impl Node {
             settling: Asked::default(),
             retaining: Retaining::default(),
             detours: Detours::default(),
+            load: Load::default(),
             qos0_bytes: AtomicUsize::new(0),
             stuffed: AtomicUsize::new(0),
             fetches: Arc::new(Semaphore::new(FETCHES_MAX)),
@@ -253,6 +256,6 @@ impl Node {
 const ARBITER_BITS: u32 = 8;
 const ARBITER_MASK: u64 = 0xFF;
 /// Items waiting for one arbiter beyond which publishers are paused.
-const PRESSED_ITEMS: usize = 20_000;
+pub(super) const PRESSED_ITEMS: usize = 20_000;
 /// Events waiting in the outboxes of all shards beyond which clients are not read: what some seconds bring at the most.
-const UNTAKEN_EVENTS_MAX: usize = 200_000;
+pub(super) const UNTAKEN_EVENTS_MAX: usize = 200_000;

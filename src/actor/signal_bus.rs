@@ -55,6 +55,14 @@ impl SignalBus {
         self.listener.get().is_some_and(|listener| listener.pending() >= PENDING_MAX)
     }
 
+    /// How much of what may wait for the supervisor does.
+    #[expect(clippy::cast_precision_loss, reason = "shares of limits far below 2^53")]
+    pub fn fullness(&self) -> f64 {
+        let listener = self.listener.get().map_or(0, |listener| listener.pending());
+        let waiting = self.pending.load(Ordering::Relaxed).max(listener) as f64 / PENDING_MAX as f64;
+        waiting.max(self.pending_bytes.load(Ordering::Relaxed) as f64 / PENDING_BYTES_MAX as f64)
+    }
+
     /// Signals lost because too many were waiting.
     pub fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)

@@ -18,7 +18,6 @@ use crate::admin::{Handler, Outcome, Progress};
 use crate::auth::bans::Whom;
 use crate::auth::unstable::Cause;
 use crate::cluster::{Cluster, Loss, MemberStatus, RemoveError, node_id};
-use crate::edge::HealthSource;
 use crate::replica::ShardId;
 
 use super::POLL;
@@ -79,7 +78,7 @@ impl Handler for NodeAdmin {
             node: status.node_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             cluster_id: status.cluster_id,
-            ready: status.ready && !self.health.draining(),
+            ready: status.ready && !self.health.is_draining(),
             waiting_for: status.waiting_for.map(|(what, since_ms)| Waiting {
                 what,
                 since_ms,
@@ -115,6 +114,7 @@ impl Handler for NodeAdmin {
 
     fn undrain(&self) -> Outcome {
         self.cluster.set_draining(false);
+        self.health.end_drain();
         Ok("takes clients again; `cluster rebalance` has the other nodes part with what they have beyond their share".to_owned())
     }
 
@@ -316,6 +316,7 @@ impl NodeAdmin {
         if !self.cluster.is_draining() {
             check_drain(self.cluster.hears_majority(), &self.cluster.members(), self.cluster.node())?;
             self.cluster.set_draining(true);
+            self.health.begin_drain();
             tokio::spawn(parting::drain(Arc::clone(&self.node)));
         }
         let mut handed_over = std::pin::pin!(self.cluster.hand_over());

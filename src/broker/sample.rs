@@ -3,42 +3,48 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::actor::Node;
+use parking_lot::Mutex;
+
+use super::census::{Census, Counted};
+use crate::actor::{Node, clock};
 use crate::replica::{ShardId, State};
 use crate::storage::Storage;
-use crate::telemetry::{Metrics, RaftGroupSample, Sampled};
+use crate::telemetry::{DiskSample, Metrics, RaftGroupSample, Sampled};
 
 pub(super) struct Sampler {
     node: Arc<Node>,
     storage: Arc<Storage>,
+    census: Mutex<Census>,
 }
 
 /// Sums over the shards this node leads: nodes added up give the cluster's number.
 #[derive(Default)]
 struct Sums {
     sessions: usize,
-    persistent: usize,
     queued: usize,
-    queues_nearly_full: usize,
     queue_memory: usize,
     retained: usize,
     retained_bytes: usize,
     subscriptions: usize,
-    wills: usize,
 }
 
 impl Sampler {
     pub(super) fn new(node: Arc<Node>, storage: Arc<Storage>) -> Self {
-        Self { node, storage }
+        Self { node, storage, census: Mutex::default() }
     }
 
-    fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
-        let Some(cluster) = self.node.cluster() else { return sums };
-        for shard in (0..cluster.shards()).map(ShardId).filter(|shard| cluster.leads(*shard)) {
-            cluster.read(shard, |state| sums.add(state));
+    fn sums(&self) -> (Sums, Counted) {
+        let (mut sums, mut counted) = (Sums::default(), Counted::default());
+        let Some(cluster) = self.node.cluster() else { return (sums, counted) };
+        let led: Vec<ShardId> = (0..cluster.shards()).map(ShardId).filter(|shard| cluster.leads(*shard)).collect();
+        for shard in &led {
+            cluster.read(*shard, |state| sums.add(state));
         }
-        sums
+        let now_ms = clock::now().mono_ms;
+        let size = |shard| cluster.read(shard, State::session_count).unwrap_or(0);
+        let count = |shard| cluster.read(shard, Counted::of).unwrap_or_default();
+        counted.add_all(self.census.lock().look(&led, now_ms, size, count));
+        (sums, counted)
     }
 
     fn raft(&self, metrics: &Metrics) {
@@ -46,7 +52,7 @@ impl Sampler {
         let status = cluster.status();
         let alive = status.members.iter().filter(|member| member.3).count();
         metrics.hivemq.cluster_nodes.set(gauge(alive));
-        metrics.own.ready.set(i64::from(status.ready));
+        metrics.own.ready.set(i64::from(status.ready && self.node.has_declared.load(Ordering::Acquire)));
         metrics.own.draining.set(i64::from(cluster.leaves_work()));
         let samples: Vec<RaftGroupSample> = status
             .groups
@@ -57,9 +63,11 @@ impl Sampler {
                 is_leader: group.leader == Some(status.node),
                 term: group.term,
                 last_log_index: group.last_log_index,
-                committed_index: None,
+                committed_index: Some(group.applied_index + group.lag),
                 applied_index: group.applied_index,
                 snapshot_index: group.snapshot_index,
+                lag: group.lag,
+                leader_changes: group.leader_changes,
             })
             .collect();
         metrics.own.set_raft_groups(&samples);
@@ -72,37 +80,31 @@ impl Sums {
         self.retained += state.retained_count();
         self.retained_bytes += state.retained_bytes();
         self.subscriptions += state.subscription_count();
-        for session in state.sessions() {
-            self.sessions += 1;
-            self.persistent += usize::from(session.is_persistent());
-            self.wills += usize::from(session.will.is_some());
-            self.queues_nearly_full += usize::from(session.queue.is_nearly_full(&session.queue_head));
-        }
-        let groups = state.groups().filter(|(_, group)| group.queue.is_nearly_full(&group.queue_head));
-        self.queues_nearly_full += groups.count();
+        self.sessions += state.session_count();
         self.queue_memory += state.resident_bytes();
     }
 }
 
 impl Sampled for Sampler {
     fn sample(&self, metrics: &Metrics) {
-        let sums = self.sums();
+        let (sums, counted) = self.sums();
         metrics.hivemq.sessions_current.set(gauge(sums.sessions));
-        metrics.hivemq.sessions_persistent_active.set(gauge(sums.persistent));
+        metrics.hivemq.sessions_persistent_active.set(gauge(counted.persistent));
         metrics.hivemq.queued_current.set(gauge(sums.queued));
-        metrics.own.queues_nearly_full.set(gauge(sums.queues_nearly_full));
+        metrics.own.queues_nearly_full.set(gauge(counted.nearly_full));
+        metrics.vitals.set_queues(counted.sessions, counted.groups);
         metrics.own.queue_memory_bytes.set(gauge(sums.queue_memory));
         metrics.hivemq.retained_current.set(gauge(sums.retained));
         metrics.hivemq.retained_memory_bytes.set(gauge(sums.retained_bytes));
         metrics.own.retained_bytes.set(gauge(sums.retained_bytes));
         metrics.hivemq.subscriptions_current.set(gauge(sums.subscriptions));
-        metrics.hivemq.wills_current.set(gauge(sums.wills));
+        metrics.hivemq.wills_current.set(gauge(counted.wills));
         metrics.hivemq.qos0_memory_used_bytes.set(gauge(self.node.qos0_bytes.load(Ordering::Relaxed)));
         metrics.hivemq.qos0_memory_max_bytes.set(gauge(self.node.settings.qos0_total_bytes_max));
         let aliases = &self.node.settings.session.alias_memory;
         metrics.hivemq.topic_alias_count.set(gauge(aliases.count()));
         metrics.hivemq.topic_alias_memory_bytes.set(gauge(aliases.used_bytes()));
-        metrics.hivemq.overload_level.set(i64::from(self.node.is_pressed()));
+        metrics.hivemq.overload_level.set(i64::from(self.node.load.overload().level));
         metrics.own.bans.set(gauge(self.node.guard.bans_len()));
         metrics.own.incomplete_packet_bytes.set(gauge(self.node.incomplete.used()));
         metrics.own.set_addon_signals_lost(self.node.signals.overflowed());
@@ -112,7 +114,12 @@ impl Sampled for Sampler {
         if let Some(cluster) = self.node.cluster() {
             metrics.own.set_peers_left_out(cluster.left_out_total());
             metrics.own.outbox_events_untaken.set(gauge(cluster.untaken_events()));
+            metrics.vitals.set_links(&cluster.links());
+            metrics.vitals.set_failovers(cluster.failover_seconds());
         }
+        let (log_bytes, state_bytes) = self.storage.disk_bytes();
+        metrics.vitals.set_disk(DiskSample { log_bytes, state_bytes, log_bytes_appended: stats.log_bytes_appended });
+        metrics.vitals.set_flushes(self.storage.flush_seconds());
         metrics.own.storage_poisoned.set(i64::from(stats.poisoned));
     }
 }

@@ -13,6 +13,7 @@ use crate::auth::unstable::Limits;
 use crate::cluster::{ClusterSettings, Dns};
 use crate::config::Settings;
 use crate::config::settings as config;
+use crate::edge::Surface;
 use crate::mqtt::QoS;
 use crate::queue::QueueLimits;
 use crate::session::{AliasMemory, ServerReference, SessionSettings};
@@ -44,6 +45,17 @@ pub(crate) fn node(settings: &Settings) -> NodeSettings {
         },
         prevented: prevented(&settings.restrictions.prevented),
         declared: settings.declared_shared_subscriptions.clone(),
+    }
+}
+
+/// What an HTTP listener serves, and the element of `config.xml` that has it.
+pub(super) fn surface(http: &config::HttpListenerSettings) -> (&'static str, Surface) {
+    match http.kind {
+        config::HttpListenerKind::Http => ("http", Surface::All),
+        config::HttpListenerKind::RestApi => ("rest-api/listeners/http", Surface::All),
+        config::HttpListenerKind::HealthApi => ("health-api/listeners/http", Surface::Health),
+        config::HttpListenerKind::ControlCenter => ("control-center/listeners/http", Surface::All),
+        config::HttpListenerKind::Metrics => ("prometheus", Surface::Metrics { path: http.metric_path.clone() }),
     }
 }
 

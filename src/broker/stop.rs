@@ -114,6 +114,7 @@ impl Broker {
             http.stop().await;
         }
         self.declared.abort();
+        self.overload.abort();
         self.credentials.iter().chain(&self.keys).for_each(actix_rt::task::JoinHandle::abort);
         for arbiter in &self.arbiters {
             arbiter.stop();

@@ -158,6 +158,9 @@ fn reasons(body: &Value) -> String {
     if let Some(waiting) = body.pointer("/components/cluster/details/waiting-for").and_then(Value::as_str) {
         reasons.push(format!("waits for {waiting}"));
     }
+    if let Some(waiting) = body.pointer("/components/mqtt/details/waiting-for").and_then(Value::as_str) {
+        reasons.push(format!("waits for {waiting}"));
+    }
     let listeners = body.pointer("/components/mqtt/components").and_then(Value::as_object);
     let down = |part: &Value| part.get("status").and_then(Value::as_str) == Some("DOWN");
     reasons.extend(

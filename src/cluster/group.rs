@@ -20,6 +20,7 @@ use crate::storage::{LogStore, StateStore};
 
 use super::clock::monotonic_ms;
 use super::emptied::{Word, Words};
+use super::failover::Failovers;
 use super::handle::{ClusterError, GroupStatus};
 use super::placement::preferred_leader;
 use super::raft::log_store::RaftLog;
@@ -57,6 +58,8 @@ pub struct LeaderView {
     pub reachable: bool,
     /// When it was last reachable, monotonic; 0 where it never was.
     pub reachable_ms: u64,
+    /// When the leader was heard last, or a majority by this node that leads; monotonic, for `failover`.
+    pub heard_ms: u64,
 }
 
 impl LeaderView {
@@ -93,6 +96,7 @@ pub struct Group {
     changing: Arc<AtomicBool>,
     /// For so long after a majority answered no other can lead.
     lease_ms: u64,
+    failovers: Mutex<Failovers>,
 }
 
 /// The leader whose append was taken last: the metrics may still tell of the one before.
@@ -163,6 +167,7 @@ impl Group {
             words: Mutex::default(),
             changing: Arc::default(),
             lease_ms,
+            failovers: Mutex::default(),
         }))
     }
 
@@ -285,6 +290,11 @@ impl Group {
         self.applied.write().map(|_| ())
     }
 
+    /// How often its leader changed, and how long it had none: read while nothing else is.
+    pub fn failovers(&self) -> parking_lot::MutexGuard<'_, Failovers> {
+        self.failovers.lock()
+    }
+
     /// Bytes appended to the log since the start.
     pub fn appended_bytes(&self) -> u64 {
         self.log.appended_bytes()
@@ -342,7 +352,9 @@ impl Group {
             self.log.release(read);
             self.view.send_if_modified(|known| {
                 // The time alone wakes nobody.
-                let modified = LeaderView { reachable_ms: 0, ..*known } != LeaderView { reachable_ms: 0, ..view };
+                let timeless = |view: LeaderView| LeaderView { reachable_ms: 0, heard_ms: 0, ..view };
+                let modified = timeless(*known) != timeless(view);
+                self.failovers.lock().step(known, &view, monotonic_ms());
                 *known = view;
                 modified
             });
@@ -372,17 +384,18 @@ impl Group {
         let caught_up = metrics.last_applied.is_some_and(|applied| *applied.committed_leader_id() == own_term);
         let leading = metrics.state.is_leader() && metrics.current_leader == Some(self.node);
         let now_ms = monotonic_ms();
-        let (reachable, leased) = match metrics.current_leader {
+        let (reachable, leased, heard_ms) = match metrics.current_leader {
             Some(_) if leading => {
                 let acked_ms = self.acked_ms_ago(metrics);
-                (acked_ms < self.lease_ms.saturating_mul(2), acked_ms < self.lease_ms)
+                let heard_ms = now_ms.saturating_sub(acked_ms);
+                (acked_ms < self.lease_ms.saturating_mul(2), acked_ms < self.lease_ms, heard_ms)
             }
             Some(leader) if leader != self.node => {
                 let heard = self.heard.lock();
                 let of_it = heard.leader == Some(leader) && heard.term == metrics.current_term;
-                (of_it && now_ms.saturating_sub(heard.at_ms) < self.lease_ms * 2, false)
+                (of_it && now_ms.saturating_sub(heard.at_ms) < self.lease_ms * 2, false, heard.at_ms)
             }
-            _ => (false, false),
+            _ => (false, false, 0),
         };
         LeaderView {
             leader: metrics.current_leader,
@@ -391,6 +404,7 @@ impl Group {
             caught_up,
             reachable,
             reachable_ms: if reachable { now_ms } else { self.view().reachable_ms },
+            heard_ms: if reachable { heard_ms } else { self.view().heard_ms },
         }
     }
 
@@ -481,6 +495,7 @@ impl Group {
             learners: metrics.membership_config.membership().learner_ids().collect(),
             lag: self.lag(),
             changing: self.is_half_changed() || self.settled_membership().is_none(),
+            leader_changes: self.failovers.lock().changes(),
         }
     }
 }

@@ -13,6 +13,8 @@ use crate::replica::event::Outcome;
 use crate::replica::meta::Member;
 use crate::replica::{Command, ConnectionRef, Incarnation, NodeId, ShardId, State};
 use crate::storage::Storage;
+use crate::telemetry::PeerLinkSample;
+use crate::telemetry::tally::{SECONDS, Tally};
 
 use super::about::{self, About};
 use super::clock::wall_ms;
@@ -61,6 +63,8 @@ pub struct GroupStatus {
     pub lag: u64,
     /// A change of its members is under way: what `voters` says is not agreed on yet.
     pub changing: bool,
+    /// How often this node met another leader than before.
+    pub leader_changes: u64,
 }
 
 /// A member: what `meta` says of it, and what this node sees.
@@ -348,6 +352,24 @@ impl Cluster {
             ready: node.accepts_clients(),
             waiting_for,
         }
+    }
+
+    /// Both links to every other node; none in a cluster of one.
+    pub fn links(&self) -> Vec<PeerLinkSample> {
+        self.inner.node.transport.as_ref().map_or_else(Vec::new, |transport| transport.links())
+    }
+
+    /// How long groups had no leader that this node could follow, seconds; of all groups.
+    pub fn failover_seconds(&self) -> Tally {
+        let mut seconds = Tally::new(SECONDS);
+        self.inner.node.groups.iter().for_each(|group| seconds.add(group.failovers().seconds()));
+        seconds
+    }
+
+    /// The fullest part of what may wait for a shard, as a share of its limit: commands, or bytes.
+    pub fn backlog(&self) -> f64 {
+        let fullest = self.inner.node.shards.iter().map(|shard| shard.submitter.fullness());
+        fullest.fold(0.0, f64::max)
     }
 
     /// All members, by `meta`.

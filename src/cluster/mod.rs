@@ -9,6 +9,7 @@ pub mod clock;
 mod control;
 mod drain;
 mod emptied;
+mod failover;
 mod failure_detector;
 mod founding;
 #[cfg(any(test, feature = "fuzzing"))]

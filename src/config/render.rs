@@ -132,11 +132,12 @@ fn listeners(out: &mut Page, settings: &Settings) {
         let purpose = match listener.kind {
             HttpListenerKind::Http => "metrics and health",
             HttpListenerKind::RestApi => "rest-api",
-            HttpListenerKind::HealthApi => "health-api",
+            HttpListenerKind::HealthApi => "health-api, health alone,",
             HttpListenerKind::ControlCenter => "control-center",
             HttpListenerKind::Metrics => "metrics",
         };
-        out.line(&listener.name, format_args!("{purpose} on {address}"));
+        let path = if listener.kind == HttpListenerKind::Metrics { listener.metric_path.as_str() } else { "" };
+        out.line(&listener.name, format_args!("{purpose} on {address}{path}"));
     }
 }
 

@@ -123,6 +123,8 @@ pub struct HttpListenerSettings {
     pub bind_address: IpAddr,
     /// 0 = ephemeral.
     pub port: u16,
+    /// Where a listener for metrics alone serves them, beside `/` and `/metrics`.
+    pub metric_path: String,
 }
 
 /// What an HTTP listener was configured for.
@@ -131,9 +133,10 @@ pub enum HttpListenerKind {
     /// `<http>`: metrics and health on one port.
     Http,
     RestApi,
+    /// Health alone.
     HealthApi,
     ControlCenter,
-    /// Metrics alone; no element of `config.xml` gives it yet.
+    /// `<prometheus>`: metrics alone, as HiveMQ's Prometheus extension serves them.
     Metrics,
 }
 

@@ -1,12 +1,13 @@
 //! Health sources for the tests of this room.
 
-use super::health::{ClusterHealth, GroupHealth, HealthSource, ListenerHealth, NodeHealth, Waiting};
+use super::health::{ClusterHealth, GroupHealth, HealthSource, ListenerHealth, LoadHealth, MqttHealth, NodeHealth, Waiting};
 
 #[derive(Debug, Clone)]
 pub(super) struct Fixture {
     pub(super) cluster: ClusterHealth,
-    pub(super) listeners: Vec<ListenerHealth>,
-    pub(super) draining: bool,
+    pub(super) mqtt: MqttHealth,
+    pub(super) draining_since_ms: Option<u64>,
+    pub(super) load: LoadHealth,
 }
 
 impl HealthSource for Fixture {
@@ -14,12 +15,16 @@ impl HealthSource for Fixture {
         self.cluster.clone()
     }
 
-    fn listeners(&self) -> Vec<ListenerHealth> {
-        self.listeners.clone()
+    fn mqtt(&self) -> MqttHealth {
+        self.mqtt.clone()
     }
 
-    fn draining(&self) -> bool {
-        self.draining
+    fn draining_since_ms(&self) -> Option<u64> {
+        self.draining_since_ms
+    }
+
+    fn load(&self) -> LoadHealth {
+        self.load.clone()
     }
 }
 
@@ -44,13 +49,17 @@ impl Fixture {
                 nodes: vec![node("node-1", true), node("node-2", true), node("node-3", false)],
                 groups: vec![group("meta", "node-1"), group("0", "node-2")],
             },
-            listeners: vec![ListenerHealth {
-                name: "tcp-listener-1883".to_owned(),
-                bind_address: "0.0.0.0".to_owned(),
-                port: 1883,
-                running: true,
-            }],
-            draining: false,
+            mqtt: MqttHealth {
+                listeners: vec![ListenerHealth {
+                    name: "tcp-listener-1883".to_owned(),
+                    bind_address: "0.0.0.0".to_owned(),
+                    port: 1883,
+                    running: true,
+                }],
+                waiting: None,
+            },
+            draining_since_ms: None,
+            load: LoadHealth { level: 0, cause: None, since_ms: 1_756_377_500_000 },
         }
     }
 
@@ -64,7 +73,7 @@ impl Fixture {
     }
 
     pub(super) fn draining() -> Self {
-        Self { draining: true, ..Self::ready() }
+        Self { draining_since_ms: Some(1_756_377_700_000), ..Self::ready() }
     }
 
     /// Every text is `text`.
@@ -79,8 +88,12 @@ impl Fixture {
                 nodes: vec![NodeHealth { name: text(), address: text(), alive: true }],
                 groups: vec![GroupHealth { name: text(), leader: Some(text()), voters: vec![text()], ..GroupHealth::default() }],
             },
-            listeners: vec![ListenerHealth { name: text(), bind_address: text(), port: 1, running: false }],
-            draining: false,
+            mqtt: MqttHealth {
+                listeners: vec![ListenerHealth { name: text(), bind_address: text(), port: 1, running: false }],
+                waiting: None,
+            },
+            draining_since_ms: None,
+            load: LoadHealth::default(),
         }
     }
 }

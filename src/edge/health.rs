@@ -5,10 +5,29 @@ use serde::Serialize;
 /// Knows how the node is. Asked at each request: must be quick and must not wait.
 pub trait HealthSource: Send + Sync + 'static {
     fn cluster(&self) -> ClusterHealth;
-    /// The configured MQTT listeners, also those that are not bound (yet).
-    fn listeners(&self) -> Vec<ListenerHealth>;
-    /// Whether the node is shutting down: it serves what it has, but is not to be given more.
-    fn draining(&self) -> bool;
+    fn mqtt(&self) -> MqttHealth;
+    /// Since when the node stops or drains, wall clock, ms: it serves what it has, but is not to be given more. `None`: it does not.
+    fn draining_since_ms(&self) -> Option<u64>;
+    fn load(&self) -> LoadHealth;
+}
+
+/// The way in for MQTT clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MqttHealth {
+    /// The configured listeners, also those that are not bound any more; none before they are.
+    pub listeners: Vec<ListenerHealth>,
+    pub waiting: Option<Waiting>,
+}
+
+/// How much the node has to do (spec/hivemq.md 9.10). It makes no node less ready: fewer nodes would have more to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoadHealth {
+    /// 0 to 9.
+    pub level: u8,
+    /// What it comes from, in words; `None` at level 0.
+    pub cause: Option<&'static str>,
+    /// Since when it is this level, wall clock, ms.
+    pub since_ms: u64,
 }
 
 /// The cluster as this node sees it.
@@ -98,7 +117,8 @@ pub fn cluster_status(cluster: &ClusterHealth) -> Status {
     Status::of(cluster.ready)
 }
 
-/// The status of the MQTT component: every listener runs, and there is one.
-pub fn mqtt_status(listeners: &[ListenerHealth]) -> Status {
-    Status::of(!listeners.is_empty() && listeners.iter().all(|listener| listener.running))
+/// The status of the MQTT component: nothing is awaited, every listener runs, and there is one.
+pub fn mqtt_status(mqtt: &MqttHealth) -> Status {
+    let MqttHealth { listeners, waiting } = mqtt;
+    Status::of(waiting.is_none() && !listeners.is_empty() && listeners.iter().all(|listener| listener.running))
 }

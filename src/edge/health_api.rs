@@ -9,7 +9,7 @@ use actix_web::web::{Data, Path, ServiceConfig};
 use actix_web::{HttpResponse, Responder};
 use serde::Serialize;
 
-use super::health::{self, ClusterHealth, HealthSource, ListenerHealth, Status, Waiting};
+use super::health::{self, ClusterHealth, HealthSource, LoadHealth, MqttHealth, Status, Waiting};
 use super::http::{App, read_only};
 
 /// Adds the routes.
@@ -21,6 +21,9 @@ pub(super) fn configure(routes: &mut ServiceConfig) {
         .service(read_only("/api/v1/health/readiness", overall))
         .service(read_only("/api/v1/health/{component}", component));
 }
+
+/// The component of how much the node has to do.
+const OVERLOAD: &str = "overload-protection";
 
 /// A component, or the node as a whole.
 #[derive(Serialize)]
@@ -35,8 +38,37 @@ struct Component<D> {
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct NodeDetails {
-    /// The node is shutting down.
+    /// The node stops, or parts with its clients.
     draining: bool,
+    /// Wall clock, ms since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draining_since_ms: Option<u64>,
+}
+
+/// What a component waits for.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct WaitingDetails<'a> {
+    waiting_for: &'a str,
+    /// Wall clock, ms since the epoch.
+    waiting_since_ms: u64,
+}
+
+impl<'a> WaitingDetails<'a> {
+    fn of(waiting: &'a Waiting) -> Self {
+        Self { waiting_for: &waiting.what, waiting_since_ms: waiting.since_ms }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct LoadDetails {
+    /// 0 to 9.
+    level: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
+    /// Wall clock, ms since the epoch.
+    since_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -48,11 +80,8 @@ struct ClusterDetails<'a> {
     cluster_size: usize,
     cluster_nodes: Vec<ClusterNode<'a>>,
     groups_without_leader: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waiting_for: Option<&'a str>,
-    /// Wall clock, ms since the epoch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waiting_since_ms: Option<u64>,
+    #[serde(flatten)]
+    waiting: Option<WaitingDetails<'a>>,
 }
 
 #[derive(Serialize)]
@@ -73,11 +102,15 @@ struct ListenerDetails<'a> {
 /// The whole and readiness are one: nothing beyond the cluster and the listeners decides whether clients may come.
 async fn overall(app: Data<App>) -> impl Responder {
     let source = app.health.as_ref();
-    let (cluster, listeners, draining) = (source.cluster(), source.listeners(), source.draining());
-    let parts = [("cluster", cluster_component(&cluster)), ("mqtt", mqtt_component(&listeners))];
+    let draining_since_ms = source.draining_since_ms();
+    let parts = [
+        ("cluster", cluster_component(&source.cluster())),
+        ("mqtt", mqtt_component(&source.mqtt())),
+        (OVERLOAD, load_component(&source.load())),
+    ];
     let whole = Component {
         status: readiness(source),
-        details: Some(NodeDetails { draining }),
+        details: Some(NodeDetails { draining: draining_since_ms.is_some(), draining_since_ms }),
         components: Some(parts.into_iter().map(|(name, part)| (name.to_owned(), part)).collect()),
     };
     answer(whole.status, &whole)
@@ -95,20 +128,21 @@ async fn component(app: Data<App>, name: Path<String>) -> impl Responder {
             answer(health::cluster_status(&cluster), &cluster_component(&cluster))
         }
         "mqtt" => {
-            let listeners = app.health.listeners();
-            answer(health::mqtt_status(&listeners), &mqtt_component(&listeners))
+            let mqtt = app.health.mqtt();
+            answer(health::mqtt_status(&mqtt), &mqtt_component(&mqtt))
         }
+        OVERLOAD => answer(Status::Up, &load_component(&app.health.load())),
         _ => HttpResponse::NotFound().finish(),
     }
 }
 
 /// Whether the node is to be given clients.
 pub(super) fn readiness(source: &dyn HealthSource) -> Status {
-    health::cluster_status(&source.cluster()).and(health::mqtt_status(&source.listeners())).and(Status::of(!source.draining()))
+    let draining = source.draining_since_ms().is_some();
+    health::cluster_status(&source.cluster()).and(health::mqtt_status(&source.mqtt())).and(Status::of(!draining))
 }
 
 fn cluster_component(cluster: &ClusterHealth) -> serde_json::Value {
-    let waiting = cluster.waiting.as_ref();
     let details = ClusterDetails {
         node: &cluster.node_name,
         cluster_id: cluster.cluster_id.as_deref(),
@@ -124,19 +158,25 @@ fn cluster_component(cluster: &ClusterHealth) -> serde_json::Value {
             .filter(|group| group.leader.is_none())
             .map(|group| group.name.as_str())
             .collect(),
-        waiting_for: waiting.map(|Waiting { what, .. }| what.as_str()),
-        waiting_since_ms: waiting.map(|waiting| waiting.since_ms),
+        waiting: cluster.waiting.as_ref().map(WaitingDetails::of),
     };
     value(&Component { status: health::cluster_status(cluster), details: Some(details), components: None })
 }
 
-fn mqtt_component(listeners: &[ListenerHealth]) -> serde_json::Value {
-    let parts = listeners.iter().map(|listener| {
+fn mqtt_component(mqtt: &MqttHealth) -> serde_json::Value {
+    let parts = mqtt.listeners.iter().map(|listener| {
         let details = ListenerDetails { port: listener.port, bind_address: &listener.bind_address, is_running: listener.running };
         let part = Component { status: Status::of(listener.running), details: Some(details), components: None };
         (listener.name.clone(), value(&part))
     });
-    value(&Component::<()> { status: health::mqtt_status(listeners), details: None, components: Some(parts.collect()) })
+    let details = mqtt.waiting.as_ref().map(WaitingDetails::of);
+    value(&Component { status: health::mqtt_status(mqtt), details, components: Some(parts.collect()) })
+}
+
+/// UP whatever the level is: see [`LoadHealth`].
+fn load_component(load: &LoadHealth) -> serde_json::Value {
+    let LoadHealth { level, cause, since_ms } = load.clone();
+    value(&Component { status: Status::Up, details: Some(LoadDetails { level, cause, since_ms }), components: None })
 }
 
 /// These types always make JSON; null is what would show if not.

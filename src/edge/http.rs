@@ -1,5 +1,5 @@
-//! The HTTP server: `/metrics`, the health API and the status page at `/`. It changes nothing and tells no secrets, but knows no
-//! users either: the configuration decides which address it listens on.
+//! The HTTP server: `/metrics`, the health API and the status page at `/`, or of these the metrics or health alone. It changes nothing and
+//! tells no secrets, but knows no users either: the configuration decides which address it listens on.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,11 +23,28 @@ pub(super) struct App {
     pub(super) health: Arc<dyn HealthSource>,
 }
 
+/// What a listener serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Surface {
+    All,
+    /// The health API alone.
+    Health,
+    /// Metrics alone, at a path and, as HiveMQ's charts and everybody else expect them, at `/` and `/metrics` (spec/hivemq.md 5.3).
+    Metrics {
+        path: String,
+    },
+}
+
 /// Why the HTTP server does not run; the operator's to mend.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    #[error("cannot listen for HTTP on address {} port {}: {source}", address.ip(), address.port())]
+    #[error(
+        "cannot listen for HTTP on address {} port {}, as <{element}> says: {source}; give it another port, or stop what uses this one",
+        address.ip(), address.port()
+    )]
     Bind {
+        /// Of `config.xml`.
+        element: &'static str,
         address: SocketAddr,
         #[source]
         source: io::Error,
@@ -39,6 +56,7 @@ pub enum HttpError {
 pub struct HttpHandle {
     /// Where it listens; tells the port where 0 was asked for.
     pub local_addr: SocketAddr,
+    pub surface: Surface,
     server: ServerHandle,
 }
 
@@ -60,21 +78,25 @@ const CONNECTIONS_MAX: usize = 4096;
 #[allow(clippy::unused_async, reason = "being async it cannot be called outside a runtime, where it would panic")]
 pub async fn serve(
     addr: SocketAddr,
+    element: &'static str,
+    surface: Surface,
     metrics: Arc<Metrics>,
     sampled: Arc<dyn Sampled + Send + Sync>,
     health: Arc<dyn HealthSource>,
 ) -> Result<HttpHandle, HttpError> {
-    let failed = |source| HttpError::Bind { address: addr, source };
+    let failed = |source| HttpError::Bind { element, address: addr, source };
     let app = Data::new(App { metrics, sampled, health });
-    let server = HttpServer::new(move || actix_web::App::new().app_data(app.clone()).configure(configure))
-        .workers(1)
-        .backlog(BACKLOG)
-        .max_connections(CONNECTIONS_MAX)
-        .client_request_timeout(REQUEST_TIMEOUT)
-        .shutdown_timeout(SHUTDOWN_TIMEOUT_S)
-        .disable_signals()
-        .bind(addr)
-        .map_err(failed)?;
+    let served = surface.clone();
+    let server =
+        HttpServer::new(move || actix_web::App::new().app_data(app.clone()).configure(|routes| configure(routes, &served)))
+            .workers(1)
+            .backlog(BACKLOG)
+            .max_connections(CONNECTIONS_MAX)
+            .client_request_timeout(REQUEST_TIMEOUT)
+            .shutdown_timeout(SHUTDOWN_TIMEOUT_S)
+            .disable_signals()
+            .bind(addr)
+            .map_err(failed)?;
     let local_addr = server.addrs().first().copied().unwrap_or(addr);
     let server = server.run();
     let handle = server.handle();
@@ -83,12 +105,23 @@ pub async fn serve(
             tracing::error!(%local_addr, %error, "http server ended");
         }
     });
-    Ok(HttpHandle { local_addr, server: handle })
+    Ok(HttpHandle { local_addr, surface, server: handle })
 }
 
-/// All routes; what is not among them is 404, other methods are 405.
-pub(super) fn configure(routes: &mut ServiceConfig) {
-    routes.service(read_only("/metrics", metrics)).service(read_only("/", root)).configure(health_api::configure);
+/// The routes of a surface; what is not among them is 404, other methods are 405.
+pub(super) fn configure(routes: &mut ServiceConfig, surface: &Surface) {
+    match surface {
+        Surface::All => {
+            routes.service(read_only("/metrics", metrics)).service(read_only("/", root)).configure(health_api::configure);
+        }
+        Surface::Health => health_api::configure(routes),
+        Surface::Metrics { path } => {
+            for path in ["/", "/metrics"].into_iter().chain(Some(path.as_str()).filter(|path| !["/", "/metrics"].contains(path)))
+            {
+                routes.service(read_only(path, metrics));
+            }
+        }
+    }
 }
 
 /// A resource that answers GET and HEAD.

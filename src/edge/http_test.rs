@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::edge::fixture::Fixture;
+use crate::edge::{LoadHealth, MqttHealth, Waiting};
 
 /// Sets a gauge when it is asked, so that tests see that it was.
 struct Nodes;
@@ -24,7 +25,12 @@ fn app(health: Fixture) -> Data<App> {
 }
 
 async fn call(health: Fixture, request: TestRequest) -> ServiceResponse<impl MessageBody> {
-    let service = test::init_service(actix_web::App::new().app_data(app(health)).configure(configure)).await;
+    call_on(&Surface::All, health, request).await
+}
+
+async fn call_on(surface: &Surface, health: Fixture, request: TestRequest) -> ServiceResponse<impl MessageBody> {
+    let routes = |routes: &mut ServiceConfig| configure(routes, surface);
+    let service = test::init_service(actix_web::App::new().app_data(app(health)).configure(routes)).await;
     test::call_service(&service, request.to_request()).await
 }
 
@@ -66,16 +72,25 @@ async fn the_root_is_a_page_for_browsers_and_metrics_for_scrapers() {
 async fn statuses_and_codes_follow_what_is_ready() {
     let unbound = || {
         let mut fixture = Fixture::ready();
-        fixture.listeners[0].running = false;
+        fixture.mqtt.listeners[0].running = false;
         fixture
     };
-    let without_listener = || Fixture { listeners: Vec::new(), ..Fixture::ready() };
+    let without_listener = || Fixture { mqtt: MqttHealth::default(), ..Fixture::ready() };
+    let undeclared = || {
+        let mut fixture = Fixture::ready();
+        fixture.mqtt.waiting = Some(Waiting { what: "what it declares".to_owned(), since_ms: 7 });
+        fixture
+    };
+    let overloaded = || Fixture { load: LoadHealth { level: 9, cause: Some("lag"), since_ms: 1 }, ..Fixture::ready() };
     // fixture, then whether the whole, readiness, cluster and mqtt are UP
     let table = [
         (Fixture::ready(), [true, true, true, true]),
         (Fixture::waiting(), [false, false, false, true]),
         (unbound(), [false, false, true, false]),
         (without_listener(), [false, false, true, false]),
+        (undeclared(), [false, false, true, false]),
+        // Fewer nodes would have more to do.
+        (overloaded(), [true, true, true, true]),
         (Fixture::draining(), [false, false, true, true]),
     ];
     let paths = ["/api/v1/health/", "/api/v1/health/readiness", "/api/v1/health/cluster", "/api/v1/health/mqtt"];
@@ -120,12 +135,33 @@ async fn readiness_tells_the_components_and_what_is_awaited_since_when() {
                     },
                 },
             },
+            "overload-protection": { "status": "UP", "details": { "level": 0, "since-ms": 1_756_377_500_000_u64 } },
         },
     });
     assert_eq!(body, expected);
     assert_eq!(get_json(Fixture::waiting(), "/api/v1/health").await.1, expected);
     assert_eq!(get_json(Fixture::waiting(), "/api/v1/health/cluster").await.1, expected["components"]["cluster"]);
     assert_eq!(get_json(Fixture::waiting(), "/api/v1/health/mqtt").await.1, expected["components"]["mqtt"]);
+}
+
+#[actix_web::test]
+async fn each_component_tells_since_when_it_is_what_it_is() {
+    let mut fixture = Fixture::draining();
+    fixture.mqtt.waiting = Some(Waiting { what: "its listeners to be bound".to_owned(), since_ms: 7 });
+    fixture.load = LoadHealth { level: 3, cause: Some("lag of an event loop"), since_ms: 8 };
+    let body = get_json(fixture.clone(), "/api/v1/health").await.1;
+    assert_eq!(body["details"], serde_json::json!({ "draining": true, "draining-since-ms": 1_756_377_700_000_u64 }));
+    let mqtt = serde_json::json!({ "waiting-for": "its listeners to be bound", "waiting-since-ms": 7 });
+    assert_eq!(body["components"]["mqtt"]["details"], mqtt);
+    let (code, load) = get_json(fixture.clone(), "/api/v1/health/overload-protection").await;
+    let expected = serde_json::json!({
+        "status": "UP",
+        "details": { "level": 3, "cause": "lag of an event loop", "since-ms": 8 },
+    });
+    assert_eq!((code, load), (StatusCode::OK, expected));
+    let browser = TestRequest::get().uri("/").insert_header((ACCEPT, "text/html"));
+    let page = text(call(fixture, browser).await).await;
+    assert!(page.contains("Overload level 3: lag of an event loop, since 1970-01-01 00:00:00 UTC"), "{page}");
 }
 
 #[actix_web::test]
@@ -155,6 +191,34 @@ async fn unknown_paths_are_404_and_other_methods_405() {
 }
 
 #[actix_web::test]
+async fn a_listener_for_metrics_or_health_alone_serves_nothing_else() {
+    let metrics = |path: &str| Surface::Metrics { path: path.to_owned() };
+    let (html, plain) = ("text/html", "*/*");
+    let table = [
+        (metrics("/metrics"), "/metrics", plain, Some("# HELP")),
+        (metrics("/metrics"), "/", plain, Some("# HELP")),
+        // HiveMQ's extension has no page either.
+        (metrics("/metrics"), "/", html, Some("# HELP")),
+        (metrics("/metrics"), "/broker", plain, None),
+        (metrics("/broker"), "/broker", plain, Some("# HELP")),
+        (metrics("/broker"), "/metrics", plain, Some("# HELP")),
+        (metrics("/"), "/", plain, Some("# HELP")),
+        (metrics("/metrics"), "/api/v1/health/liveness", plain, None),
+        (Surface::Health, "/api/v1/health/liveness", plain, Some("{\"status\":\"UP\"}")),
+        (Surface::Health, "/api/v1/health/", plain, Some("{\"status\":\"UP\"")),
+        (Surface::Health, "/metrics", plain, None),
+        (Surface::Health, "/", html, None),
+    ];
+    for (surface, path, accept, expected) in table {
+        let request = TestRequest::get().uri(path).insert_header((ACCEPT, accept));
+        let response = call_on(&surface, Fixture::ready(), request).await;
+        let code = if expected.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        assert_eq!(response.status(), code, "{surface:?} {path}");
+        assert!(text(response).await.starts_with(expected.unwrap_or("")), "{surface:?} {path}");
+    }
+}
+
+#[actix_web::test]
 async fn health_is_never_cached() {
     let response = call(Fixture::ready(), TestRequest::get().uri("/api/v1/health/readiness")).await;
     assert_eq!(header(&response, "cache-control"), "no-store");
@@ -166,7 +230,8 @@ fn loopback(port: u16) -> SocketAddr {
 }
 
 async fn serve_on(port: u16) -> Result<HttpHandle, HttpError> {
-    serve(loopback(port), Arc::new(Metrics::new().unwrap()), Arc::new(Nodes), Arc::new(Fixture::ready())).await
+    serve(loopback(port), "http", Surface::All, Arc::new(Metrics::new().unwrap()), Arc::new(Nodes), Arc::new(Fixture::ready()))
+        .await
 }
 
 #[actix_web::test]
@@ -186,7 +251,7 @@ async fn an_address_in_use_is_named() {
     let taken = TcpListener::bind(loopback(0)).unwrap();
     let port = taken.local_addr().unwrap().port();
     let error = serve_on(port).await.unwrap_err();
-    let wanted = format!("cannot listen for HTTP on address 127.0.0.1 port {port}: ");
-    assert!(error.to_string().starts_with(&wanted) && error.to_string().len() > wanted.len(), "{error}");
+    let wanted = format!("cannot listen for HTTP on address 127.0.0.1 port {port}, as <http> says: ");
+    assert!(error.to_string().starts_with(&wanted) && error.to_string().contains("another port"), "{error}");
     assert!(std::error::Error::source(&error).is_some());
 }

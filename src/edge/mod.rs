@@ -5,8 +5,8 @@ mod health_api;
 pub mod http;
 mod status_page;
 
-pub use health::{ClusterHealth, GroupHealth, HealthSource, ListenerHealth, NodeHealth, Status, Waiting};
-pub use http::{HttpError, HttpHandle, serve};
+pub use health::{ClusterHealth, GroupHealth, HealthSource, ListenerHealth, LoadHealth, MqttHealth, NodeHealth, Status, Waiting};
+pub use http::{HttpError, HttpHandle, Surface, serve};
 
 #[cfg(test)]
 mod fixture;

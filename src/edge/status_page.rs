@@ -29,7 +29,7 @@ fn write_page(page: &mut String, metrics: &Metrics, health: &dyn HealthSource) -
     write_readiness(page, &cluster, health)?;
     page.push_str("</header>\n<main>\n");
     write_counters(page, metrics)?;
-    write_listeners(page, &health.listeners())?;
+    write_listeners(page, &health.mqtt().listeners)?;
     write_nodes(page, &cluster)?;
     write_groups(page, &cluster)?;
     page.push_str(
@@ -44,14 +44,18 @@ fn write_readiness(page: &mut String, cluster: &ClusterHealth, health: &dyn Heal
     let status = health_api::readiness(health);
     let words = match status {
         Status::Up => "Ready for clients",
-        Status::Down if health.draining() => "Shutting down",
+        Status::Down if health.draining_since_ms().is_some() => "Shutting down",
         Status::Down => "Not ready",
     };
     write!(page, "<p>{} {words}", Badge(status))?;
-    if let Some(waiting) = &cluster.waiting {
+    if let Some(waiting) = cluster.waiting.as_ref().or(health.mqtt().waiting.as_ref()) {
         write!(page, ": waits for {} since {}", Escaped(&waiting.what), utc(waiting.since_ms))?;
     }
     page.push_str("</p>");
+    let load = health.load();
+    if let Some(cause) = load.cause {
+        write!(page, "<p>Overload level {}: {}, since {}</p>", load.level, Escaped(cause), utc(load.since_ms))?;
+    }
     Ok(())
 }
 

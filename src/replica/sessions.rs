@@ -54,6 +54,11 @@ impl Sessions {
         sessions
     }
 
+    /// All sessions in no order: for what does not depend on it.
+    pub(super) fn in_no_order(&self) -> impl Iterator<Item = &Session> {
+        self.by_client.values().map(|session| &**session)
+    }
+
     /// Visits all sessions in no order: for what does not depend on it.
     pub(super) fn for_each_mut(&mut self, mut visit: impl FnMut(&mut Session)) {
         self.by_client.values_mut().for_each(|session| visit(session));

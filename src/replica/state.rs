@@ -130,6 +130,11 @@ impl State {
         Box::new(self.sessions.in_order().into_iter())
     }
 
+    /// All sessions in no order, which nothing may depend on: for counting.
+    pub fn sessions_to_count(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.in_no_order()
+    }
+
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }

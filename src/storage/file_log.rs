@@ -17,7 +17,7 @@ use super::journal_check::Proof;
 use super::log::{Flushed, LogStore};
 use super::log_index::LogIndex;
 use super::record::{VALUE_LEN_MAX, unseal};
-use super::stats::Health;
+use super::stats::{self, Health};
 
 /// In the data directory.
 pub(super) const DIRECTORY: &str = "raft";
@@ -82,6 +82,10 @@ impl FileLogs {
 
     pub(super) fn table_bytes(&self) -> u64 {
         self.shared.engine().map_or(0, |engine| engine.keyspace.disk_space())
+    }
+
+    pub(super) fn disk_bytes(&self) -> u64 {
+        stats::disk_bytes(&self.shared.dir)
     }
 
     /// Gives back the room of purged entries.

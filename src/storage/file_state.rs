@@ -22,7 +22,7 @@ use super::journal_check::Proof;
 use super::long_key;
 use super::record::{KEY_LEN_MAX, VALUE_LEN_MAX, seal, unseal};
 use super::state::{Changes, Incoming, Reads, StateStore};
-use super::stats::Health;
+use super::stats::{self, Health};
 
 const CONTROL: &str = "control";
 /// Written after each flush; found behind damage in a journal it shows that the damaged place had been flushed.
@@ -88,6 +88,10 @@ impl Generation {
 }
 
 impl FileStates {
+    pub(super) fn disk_bytes(&self) -> u64 {
+        stats::disk_bytes(&self.shared.dir)
+    }
+
     /// Opens or creates the states of groups `0..groups`. `closed_at`: number of the last flush at the last clean close.
     pub(super) fn open(
         dir: PathBuf,

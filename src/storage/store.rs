@@ -13,6 +13,7 @@ use super::identity::{ClosedAt, IdentityFile, Stored};
 use super::memory::Memory;
 use super::stats::{Health, StorageStats};
 use super::{Identity, LogStore, StateStore, StorageError};
+use crate::telemetry::Tally;
 
 /// `persistence/mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +214,21 @@ impl Storage {
             #[cfg(any(test, feature = "sim"))]
             Backend::Simulated(_) => 0,
             Backend::File(files) => files.logs.table_bytes(),
+        }
+    }
+
+    /// How long flushes of the log took, seconds.
+    pub fn flush_seconds(&self) -> Tally {
+        self.health.flush_seconds()
+    }
+
+    /// Bytes on the disk that the logs and the states take, with what was not given back yet; 0 where there is no disk.
+    pub fn disk_bytes(&self) -> (u64, u64) {
+        match &self.backend {
+            Backend::Memory(_) => (0, 0),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(_) => (0, 0),
+            Backend::File(files) => (files.logs.disk_bytes(), files.states.disk_bytes()),
         }
     }
 

@@ -63,7 +63,7 @@ hivemq_metrics! {
     cluster_nodes: Gauge "cluster.nodes.count";
     /// Cores the process may use; HiveMQ's licence count has no counterpart.
     cpu_cores_used: Gauge "cpu-cores.used";
-    /// 1 while publishers are not read because too much waits for the node's threads, else 0.
+    /// 0 to 9: `actor::overload` says what it comes from.
     overload_level: Gauge "overload-protection.level";
     /// Clients that are not read because of the node's load or `restrictions/incoming-bandwidth-throttling`.
     backpressure_active: Gauge "overload-protection.clients.backpressure-active";

@@ -8,6 +8,7 @@ use super::naming::{self, Kind};
 use super::own::OwnMetrics;
 use super::packet_type::{IncomingPacket, OutgoingPacket, PacketCounts};
 use super::process::ProcessMetrics;
+use super::vitals::VitalMetrics;
 use crate::mqtt::{Packet, ReasonCode};
 use crate::signal::{DropReason, Initiator};
 
@@ -19,6 +20,8 @@ pub struct Metrics {
     pub hivemq: HiveMqMetrics,
     /// The project's own.
     pub own: OwnMetrics,
+    /// Of them, those of threads, disk and links.
+    pub vitals: VitalMetrics,
     packets: PacketCounts,
     addon: Vec<IntGauge>,
     process: ProcessMetrics,
@@ -46,6 +49,7 @@ impl Metrics {
         let metrics = Self {
             hivemq: HiveMqMetrics::register(&registry)?,
             own: OwnMetrics::register(&registry)?,
+            vitals: VitalMetrics::register(&registry)?,
             packets: PacketCounts::register(&registry)?,
             addon,
             process: ProcessMetrics::register(&registry)?,
@@ -151,7 +155,7 @@ impl Metrics {
         if let Err(error) = TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text) {
             tracing::error!(%error, "metrics are incomplete");
         }
-        text
+        naming::untype_reserved(&text)
     }
 }
 

@@ -2,6 +2,7 @@
 //! it around.
 
 pub mod addon_counter;
+mod distribution;
 pub mod event_log;
 pub mod hivemq;
 pub mod logging;
@@ -11,7 +12,9 @@ pub mod own;
 pub mod packet_type;
 mod process;
 pub mod rate_limited;
+pub mod tally;
 pub mod utc;
+pub mod vitals;
 
 pub use addon_counter::AddonCounter;
 pub use event_log::{EventLog, EventLogFiles};
@@ -20,3 +23,5 @@ pub use metrics::{Metrics, MetricsError, Sampled};
 pub use own::{RaftGroupSample, SubmitFailure};
 pub use packet_type::{IncomingPacket, OutgoingPacket};
 pub use rate_limited::RateLimited;
+pub use tally::Tally;
+pub use vitals::{DiskSample, PeerLinkSample};

@@ -1,8 +1,9 @@
 //! How HiveMQ's dotted metric names look in Prometheus (spec/hivemq.md 5.3).
 
-use prometheus::{IntGauge, Opts, Registry};
+use prometheus::{IntCounter, IntGauge, Opts, Registry};
 
-/// What a metric is in HiveMQ's own (Dropwizard) terms. Both are exposed with `TYPE gauge`; only the HELP text tells them apart.
+/// What a metric is in HiveMQ's own (Dropwizard) terms. Both are gauges to Prometheus, or have no type ([`untype_reserved`]); the HELP text
+/// tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
@@ -27,9 +28,46 @@ pub(super) fn register(registry: &Registry, kind: Kind, dotted: &str) -> Result<
     Ok(gauge)
 }
 
+/// Registers a meter of HiveMQ's: of all that it measures Prometheus is shown the count.
+pub(super) fn register_meter(registry: &Registry, dotted: &str) -> Result<IntCounter, prometheus::Error> {
+    let help = format!("Generated from Dropwizard metric import (metric={dotted}, type=com.codahale.metrics.Meter)");
+    let counter = IntCounter::with_opts(Opts::new(prometheus_name(dotted) + "_total", help))?;
+    registry.register(Box::new(counter.clone()))?;
+    Ok(counter)
+}
+
+/// Endings that Prometheus keeps for counters, histograms and summaries.
+const RESERVED: [&str; 4] = ["_total", "_count", "_sum", "_bucket"];
+
+/// Gives the gauges whose names, which are HiveMQ's, end as those of counters and histograms do no type. HiveMQ calls them gauges, which
+/// `promtool check metrics` finds fault with; a server keeps the same samples either way.
+pub(super) fn untype_reserved(text: &str) -> String {
+    let mut untyped = String::with_capacity(text.len() + 1024);
+    for line in text.split_inclusive('\n') {
+        let name = line.strip_prefix("# TYPE com_hivemq_").and_then(|rest| rest.strip_suffix(" gauge\n"));
+        match name.filter(|name| RESERVED.iter().any(|reserved| name.ends_with(reserved))) {
+            Some(name) => {
+                untyped.push_str("# TYPE com_hivemq_");
+                untyped.push_str(name);
+                untyped.push_str(" untyped\n");
+            }
+            None => untyped.push_str(line),
+        }
+    }
+    untyped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gauges_with_the_names_of_counters_have_no_type() {
+        let text = "# HELP com_hivemq_a_count A.\n# TYPE com_hivemq_a_count gauge\ncom_hivemq_a_count 1\n\
+                    # TYPE com_hivemq_b_total gauge\n# TYPE com_hivemq_c_current gauge\n# TYPE troupemq_d_total counter\n";
+        let expected = text.replace("a_count gauge", "a_count untyped").replace("b_total gauge", "b_total untyped");
+        assert_eq!(untype_reserved(text), expected);
+    }
 
     #[test]
     fn names_are_mapped_character_by_character() {

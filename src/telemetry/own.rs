@@ -104,6 +104,10 @@ pub struct RaftGroupSample {
     pub committed_index: Option<u64>,
     pub applied_index: u64,
     pub snapshot_index: u64,
+    /// Committed entries, as far as this node knows, that its replica has not applied.
+    pub lag: u64,
+    /// How often this node met another leader than before.
+    pub leader_changes: u64,
 }
 
 /// The node's own metrics.
@@ -113,8 +117,8 @@ pub struct OwnMetrics {
     storage_flush_seconds_total: Counter,
     /// 1 when the data directory cannot be written any more.
     pub storage_poisoned: IntGauge,
-    /// 1 while readiness is UP.
     pub outbox_events_untaken: IntGauge,
+    /// 1 while readiness is UP.
     pub ready: IntGauge,
     /// 1 while the node parts with its clients and takes none.
     pub draining: IntGauge,
@@ -156,6 +160,8 @@ pub struct OwnMetrics {
     raft_committed_index: IntGaugeVec,
     raft_applied_index: IntGaugeVec,
     raft_snapshot_index: IntGaugeVec,
+    raft_lag: IntGaugeVec,
+    raft_leader_changes_total: IntCounterVec,
     /// Labels that have series.
     raft_groups: Mutex<BTreeSet<String>>,
 }
@@ -267,6 +273,14 @@ impl OwnMetrics {
             raft_committed_index: by_group(registry, "committed_index", "Index of the last entry known as committed.")?,
             raft_applied_index: by_group(registry, "applied_index", "Index of the last entry applied on the node.")?,
             raft_snapshot_index: by_group(registry, "snapshot_index", "Index the node's last snapshot reaches to.")?,
+            raft_lag: by_group(registry, "lag_entries", "Committed entries that the node has not applied.")?,
+            raft_leader_changes_total: added(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("troupemq_raft_leader_changes_total", "Times the Raft group's leader was another one than before."),
+                    &["group"],
+                )?,
+            )?,
             raft_groups: Mutex::default(),
         };
         for failure in SubmitFailure::ALL {
@@ -321,6 +335,7 @@ impl OwnMetrics {
                 // Fails only where the group never had this series.
                 let _absent = gauge.remove_label_values(&[gone.as_str()]);
             }
+            let _absent = self.raft_leader_changes_total.remove_label_values(&[gone.as_str()]);
         }
         *known = groups.iter().map(|sample| sample.group.clone()).collect();
         for sample in groups {
@@ -339,6 +354,9 @@ impl OwnMetrics {
         set(&self.raft_last_log_index, sample.last_log_index);
         set(&self.raft_applied_index, sample.applied_index);
         set(&self.raft_snapshot_index, sample.snapshot_index);
+        set(&self.raft_lag, sample.lag);
+        let changes = self.raft_leader_changes_total.with_label_values(&label);
+        changes.inc_by(sample.leader_changes.saturating_sub(changes.get()));
         match sample.committed_index {
             Some(committed) => set(&self.raft_committed_index, committed),
             None => {
@@ -347,7 +365,7 @@ impl OwnMetrics {
         }
     }
 
-    fn raft_gauges(&self) -> [&IntGaugeVec; 7] {
+    fn raft_gauges(&self) -> [&IntGaugeVec; 8] {
         [
             &self.raft_has_leader,
             &self.raft_is_leader,
@@ -356,16 +374,17 @@ impl OwnMetrics {
             &self.raft_committed_index,
             &self.raft_applied_index,
             &self.raft_snapshot_index,
+            &self.raft_lag,
         ]
     }
 }
 
-fn added<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> Result<C, prometheus::Error> {
+pub(super) fn added<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> Result<C, prometheus::Error> {
     registry.register(Box::new(collector.clone()))?;
     Ok(collector)
 }
 
-fn counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+pub(super) fn counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
     added(registry, IntCounter::new(format!("troupemq_{name}"), help)?)
 }
 

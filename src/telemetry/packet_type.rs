@@ -1,6 +1,6 @@
 //! Control Packets by direction, as the packet counters name them (spec/hivemq.md 5.2): two closed lists.
 
-use prometheus::{IntGauge, Registry};
+use prometheus::{IntCounter, IntGauge, Registry};
 
 use super::naming::{self, Kind};
 use crate::mqtt::Packet;
@@ -105,18 +105,33 @@ pub(super) struct PacketCounts {
     incoming_total: IntGauge,
     outgoing: Vec<IntGauge>,
     outgoing_total: IntGauge,
+    /// What counts up beside a gauge of the same number.
+    meters: Vec<(IntGauge, IntCounter)>,
 }
 
 impl PacketCounts {
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name| naming::register(registry, Kind::Counter, name);
-        Ok(Self {
-            incoming: IncomingPacket::ALL.iter().map(|p| counter(p.metric())).collect::<Result<_, _>>()?,
-            incoming_connect: counter("com.hivemq.messages.incoming.connect.count")?,
-            incoming_total: counter("com.hivemq.messages.incoming.total.count")?,
-            outgoing: OutgoingPacket::ALL.iter().map(|p| counter(p.metric())).collect::<Result<_, _>>()?,
-            outgoing_total: counter("com.hivemq.messages.outgoing.total.count")?,
-        })
+        let incoming: Vec<IntGauge> =
+            IncomingPacket::ALL.iter().map(|p| counter(p.metric())).collect::<Result<_, prometheus::Error>>()?;
+        let incoming_connect = counter("com.hivemq.messages.incoming.connect.count")?;
+        let incoming_total = counter("com.hivemq.messages.incoming.total.count")?;
+        let outgoing: Vec<IntGauge> =
+            OutgoingPacket::ALL.iter().map(|p| counter(p.metric())).collect::<Result<_, prometheus::Error>>()?;
+        let outgoing_total = counter("com.hivemq.messages.outgoing.total.count")?;
+        let metered = [
+            ("incoming.total", Some(&incoming_total)),
+            ("incoming.publish", incoming.get(IncomingPacket::Publish as usize)),
+            ("incoming.connect", Some(&incoming_connect)),
+            ("outgoing.total", Some(&outgoing_total)),
+            ("outgoing.publish", outgoing.get(OutgoingPacket::Publish as usize)),
+        ];
+        let mut meters = Vec::new();
+        for (name, gauge) in metered {
+            let meter = naming::register_meter(registry, &format!("com.hivemq.messages.{name}.rate"))?;
+            meters.extend(gauge.map(|gauge| (gauge.clone(), meter)));
+        }
+        Ok(Self { incoming, incoming_connect, incoming_total, outgoing, outgoing_total, meters })
     }
 
     pub(super) fn received(&self, packet: IncomingPacket, count: i64) {
@@ -145,5 +160,9 @@ impl PacketCounts {
         self.incoming_connect.set(connects);
         self.incoming_total.set(self.incoming.iter().map(IntGauge::get).sum());
         self.outgoing_total.set(self.outgoing.iter().map(IntGauge::get).sum());
+        for (gauge, meter) in &self.meters {
+            let count = u64::try_from(gauge.get()).unwrap_or(0);
+            meter.inc_by(count.saturating_sub(meter.get()));
+        }
     }
 }

@@ -178,6 +178,15 @@ impl Pending {
         self.take_in(command, waiter, now_ms).inspect_err(|_| lane.iter().for_each(|lane| lane.break_off()))
     }
 
+    /// How much of what may wait does, by the resource that is nearest to its limit.
+    #[expect(clippy::cast_precision_loss, reason = "a share of at most 2^30 bytes")]
+    pub fn fullness(&self) -> f64 {
+        let share = |used: usize, max: usize| used as f64 / max as f64;
+        share(self.commands, PENDING_COMMANDS_MAX)
+            .max(share(self.bytes, PENDING_BYTES_MAX))
+            .max(share(self.bulk_bytes, PENDING_BULK_BYTES_MAX))
+    }
+
     fn take_in(&mut self, command: Cut, waiter: Option<Waiter>, now_ms: u64) -> Result<(), SubmitError> {
         let (command, body) = match command {
             Cut::Small(command) => (command, Bytes::new()),

@@ -160,6 +160,11 @@ impl Submitter {
         self.pending.lock().len()
     }
 
+    /// How full it is, as a share of what may wait; at 1 commands are refused.
+    pub fn fullness(&self) -> f64 {
+        self.pending.lock().fullness()
+    }
+
     /// Sends until cancelled.
     pub async fn run(
         self: Arc<Self>,

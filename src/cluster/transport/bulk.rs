@@ -44,6 +44,11 @@ impl Bulk {
         self.waiting.is_empty()
     }
 
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether a message must wait here: its payload is large, or it would overtake another of its publisher.
     pub(super) fn concerns(&self, payload: &Bytes, publisher: Option<&ByteString>) -> bool {
         !payload.is_empty() || publisher.is_some_and(|publisher| self.publishers.contains_key(publisher))

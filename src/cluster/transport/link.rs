@@ -16,6 +16,7 @@ use crate::cluster::clock::monotonic_ms;
 use crate::cluster::control::FEATURES;
 use crate::cluster::peer_message::PeerMessage;
 use crate::cluster::raft::rpc::{Request, Response};
+use crate::telemetry::PeerLinkSample;
 
 use super::bulk::Bulk;
 use super::frame::{Class, Inbound, Outbound, frame, read_frame};
@@ -57,6 +58,8 @@ pub(super) struct Link {
     refused: AtomicBool,
     relayed: AtomicBool,
     heard_ms: AtomicU64,
+    /// Written since the start of the process.
+    sent_bytes: AtomicU64,
 }
 
 impl Link {
@@ -81,6 +84,18 @@ impl Link {
 
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    /// What it looks like from outside.
+    pub fn sample(&self, peer: &str, class: &'static str) -> PeerLinkSample {
+        PeerLinkSample {
+            peer: peer.to_owned(),
+            class,
+            up: self.is_up(),
+            connects: self.epoch(),
+            sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+            queue_bytes: (self.queued_bytes.load(Ordering::Relaxed) + self.bulk.lock().bytes()) as u64,
+        }
     }
 
     /// Queues a frame; false where the link is down or full.
@@ -417,10 +432,12 @@ async fn write_frames(
         for bytes in frames.drain(..) {
             write.write_all(&bytes).await?;
             link.unqueued(bytes.len());
+            link.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         let piece = link.bulk.lock().next_frame()?;
         if let Some(bytes) = piece {
             write.write_all(&bytes).await?;
+            link.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
         if pinged.elapsed() >= PING_INTERVAL {
             pinged = Instant::now();

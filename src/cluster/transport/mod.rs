@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::replica::{Incarnation, NodeId};
+use crate::telemetry::PeerLinkSample;
 
 use super::chance;
 use super::control::Control;
@@ -267,6 +268,14 @@ impl Transport {
 
     pub fn peers(&self) -> Vec<PeerView> {
         self.peers.read().values().map(|peer| peer.view()).collect()
+    }
+
+    /// Both links to every peer, for metrics.
+    pub fn links(&self) -> Vec<PeerLinkSample> {
+        let peers = self.peers.read();
+        let of =
+            |peer: &Arc<Peer>| [peer.consensus.sample(&peer.name, "consensus"), peer.messages.sample(&peer.name, "messages")];
+        peers.values().flat_map(of).collect()
     }
 
     /// Dials peers no more that are no members and were not heard of for long.

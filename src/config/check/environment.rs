@@ -8,6 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::exposure::Bound;
+use super::http::METRIC_PATH;
 use super::view::View;
 use crate::config::diagnostic::{Level, quote};
 use crate::config::settings::{HttpListenerKind, HttpListenerSettings, SecuritySettings};
@@ -148,7 +149,13 @@ impl<'a> Environment<'a> {
         let bind_address = Ipv4Addr::UNSPECIFIED.into();
         bound.push(Bound { element, address: bind_address, port: REST_API_PORT, mqtt: false });
         let name = format!("http-listener-{REST_API_PORT}");
-        http.push(HttpListenerSettings { kind: HttpListenerKind::RestApi, name, bind_address, port: REST_API_PORT });
+        http.push(HttpListenerSettings {
+            kind: HttpListenerKind::RestApi,
+            name,
+            bind_address,
+            port: REST_API_PORT,
+            metric_path: METRIC_PATH.to_owned(),
+        });
     }
 
     /// A variable that is set to something.

@@ -139,6 +139,32 @@ fn http_listeners_come_from_all_their_sections_once_enabled() {
 }
 
 #[test]
+fn metrics_have_a_listener_of_their_own_where_the_file_says_so() {
+    let of = |xml: &str| {
+        let outcome = check_text(&file(xml));
+        assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+        let http = outcome.settings.unwrap().http;
+        http.iter().map(|h| (h.kind, h.bind_address.to_string(), h.port, h.metric_path.clone())).collect::<Vec<_>>()
+    };
+    let metrics = |address: &str, port, path: &str| vec![(HttpListenerKind::Metrics, address.to_owned(), port, path.to_owned())];
+    assert_eq!(of("<prometheus/>"), metrics("127.0.0.1", 9399, "/metrics"));
+    let all = "<enabled>true</enabled><port>0</port><bind-address>0.0.0.0</bind-address><metric-path>/</metric-path>";
+    assert_eq!(of(&format!("<prometheus>{all}</prometheus>")), metrics("0.0.0.0", 0, "/"));
+    assert_eq!(of("<prometheus><enabled>false</enabled></prometheus>"), []);
+    for wrong in ["metrics", "/a b", "/{all}", "/m?x=1"] {
+        let error = error(&file(&format!("<prometheus><metric-path>{wrong}</metric-path></prometheus>")));
+        assert!(error.contains("<prometheus/metric-path>: found ") && error.contains("; allowed: "), "{error}");
+    }
+    let clash = error(&file("<http/><prometheus><port>8080</port></prometheus>"));
+    assert!(
+        clash.contains("<prometheus>: found port 8080 on 127.0.0.1, in use by line ") && clash.contains("choose another port"),
+        "{clash}"
+    );
+    let port = error(&file("<prometheus><port>70000</port></prometheus>"));
+    assert!(port.contains("<prometheus/port>") && port.contains("65535"), "{port}");
+}
+
+#[test]
 fn a_listener_is_protected_from_connects_unless_it_is_told_not_to_be() {
     let cases = [
         ("", Some((500.0, 1000.0))),
