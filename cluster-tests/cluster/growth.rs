@@ -133,6 +133,7 @@ fn nodes(home: &std::path::Path) -> Vec<Node> {
                 secret: SECRET.to_owned(),
                 shards: SHARDS,
                 external_port: None,
+                transport: String::new(),
                 more: String::new(),
             };
             let config = Config {

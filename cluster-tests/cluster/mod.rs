@@ -12,6 +12,7 @@ mod growth;
 mod large;
 mod membership;
 mod node_loss;
+mod node_tls;
 mod numbered;
 mod partition;
 mod pause;

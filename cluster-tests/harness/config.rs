@@ -56,6 +56,8 @@ pub struct ClusterConfig {
     pub external_port: Option<u16>,
     pub secret: String,
     pub shards: u16,
+    /// More elements inside `<transport><tcp>`.
+    pub transport: String,
     /// More elements inside `<cluster>`.
     pub more: String,
 }
@@ -139,14 +141,14 @@ impl Config {
 impl ClusterConfig {
     fn write(&self, xml: &mut String, hosts: Option<&Hosts>) {
         let address = hosts.map_or(Ipv4Addr::LOCALHOST, |hosts| hosts.own);
-        let Self { node_name, port, all_ports, secret, shards, external_port, more } = self;
+        let Self { node_name, port, all_ports, secret, shards, external_port, transport, more } = self;
         let external = external_port.map_or_else(String::new, |port| {
             format!("<external-address>{address}</external-address><external-port>{port}</external-port>")
         });
         _ = writeln!(xml, "<cluster><enabled>true</enabled><node-name>{node_name}</node-name><secret>{secret}</secret>");
         _ = writeln!(
             xml,
-            "<transport><tcp><bind-address>{address}</bind-address><bind-port>{port}</bind-port>{external}</tcp></transport>"
+            "<transport><tcp><bind-address>{address}</bind-address><bind-port>{port}</bind-port>{external}{transport}</tcp></transport>"
         );
         xml.push_str("<discovery><static>");
         for (index, port) in all_ports.iter().enumerate() {

@@ -33,6 +33,7 @@ impl Trio {
                     secret: SECRET.to_owned(),
                     shards: SHARDS,
                     external_port: None,
+                    transport: String::new(),
                     more: String::new(),
                 };
                 let mut config = Config {

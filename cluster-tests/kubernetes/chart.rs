@@ -56,6 +56,10 @@ fn values_that_cannot_work_are_refused_with_a_message_that_helps() {
         ("tls: {enabled: true}", "name a Secret with tls.crt and tls.key in tls.secretName, or set tls.certManager.enabled"),
         ("tls: {enabled: true, certManager: {enabled: true}}", "tls.certManager.issuerRef.name is empty"),
         ("tls: {certManager: {enabled: true, issuerRef: {name: x}}}", "has no effect without tls.enabled"),
+        ("cluster: {tls: {enabled: true}}", "name a Secret with tls.crt, tls.key and ca.crt in cluster.tls.secretName"),
+        ("cluster: {tls: {enabled: true, certManager: {enabled: true}}}", "cluster.tls.certManager.issuerRef.name is empty"),
+        ("cluster: {tls: {optional: true}}", "have no effect without cluster.tls.enabled"),
+        ("cluster: {tls: {enabled: true, verify: false}}", "at '/cluster/tls': additional properties 'verify' not allowed"),
         ("authentication: {clientCertificate: {enabled: true}}", "needs tls.enabled, and tls.clientAuthentication"),
         ("authentication: {anonymous: true, existingSecret: x}", "exclude each other: empty one of them"),
         (

@@ -72,7 +72,18 @@ fn the_commands_that_need_no_cluster_work_in_their_order() {
     let printed = succeeded(&script, run(command.args(["-euo", "pipefail", "-c", &script]), WITHIN));
     assert!(printed.contains("<max-queue-size>10000</max-queue-size>"), "{printed}");
     // What they wrote are objects that fit their schemas.
-    let files = ["troupemq-cluster", "troupemq-users", "base", "three-nodes", "tls", "monitoring", "chart", "mutual-tls"];
+    let files = [
+        "troupemq-cluster",
+        "troupemq-users",
+        "base",
+        "three-nodes",
+        "tls",
+        "monitoring",
+        "chart",
+        "mutual-tls",
+        "node-tls",
+        "cluster-tls",
+    ];
     let texts = files.map(|name| fs::read_to_string(directory.path().join(format!("{name}.yaml"))).expect("a file"));
     let manifests = tools.objects(&texts);
     for (name, manifest) in files.iter().zip(&manifests) {

@@ -10,8 +10,15 @@ use super::tools::tools;
 
 /// Labels by which Helm knows its own.
 const HELMS: [&str; 3] = ["helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/version"];
-/// What the TLS overlay has beside: a certificate authority for a trial.
-const TRIAL: [&str; 3] = ["Certificate troupemq-ca", "Issuer troupemq-ca", "Issuer troupemq-self-signed"];
+/// What the TLS overlays have beside: certificate authorities for a trial.
+const TRIAL: [&str; 6] = [
+    "Certificate troupemq-ca",
+    "Issuer troupemq-ca",
+    "Issuer troupemq-self-signed",
+    "Certificate troupemq-peers-ca",
+    "Issuer troupemq-peers-ca",
+    "Issuer troupemq-peers-self-signed",
+];
 
 #[test]
 fn the_chart_and_the_overlays_give_the_same_objects() {
@@ -22,6 +29,7 @@ fn the_chart_and_the_overlays_give_the_same_objects() {
         ("one node", "base"),
         ("defaults", "overlays/three-nodes"),
         ("cert-manager", "overlays/tls"),
+        ("TLS between nodes", "overlays/cluster-tls"),
         ("monitoring", "overlays/monitoring"),
     ] {
         let (chart, overlay) = (comparable(one(all, set)), comparable(one(all, folder)));

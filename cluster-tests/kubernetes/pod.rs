@@ -128,9 +128,22 @@ fn files(manifest: &Manifest, volume: &str, pki: &Pki) -> BTreeMap<String, Strin
         let files = [("tls.crt", server()), ("tls.key", server()), ("ca.crt", read(pki.path().join("ca.pem")))];
         return files.into_iter().map(|(name, content)| (name.to_owned(), content)).collect();
     }
+    if volume["name"] == "cluster-tls" {
+        let (certificate, key) = pki.node(&node_names(manifest, name));
+        let files = [("tls.crt", certificate), ("tls.key", key), ("ca.crt", read(pki.path().join("ca.pem")))];
+        return files.into_iter().map(|(name, content)| (name.to_owned(), content)).collect();
+    }
     assert_eq!(volume["name"], "users", "who makes Secret {name}?");
     let credentials = "config/rbac/extensions/hivemq-file-rbac-extension/conf/credentials.xml";
     [("credentials.xml".to_owned(), read(repository().join(credentials)))].into_iter().collect()
+}
+
+/// The names that cert-manager would put into a Secret's certificate; some where a person makes it who does not want them looked at.
+fn node_names(manifest: &Manifest, secret: &str) -> Vec<String> {
+    let made = manifest.of_kind("Certificate").find(|certificate| certificate["spec"]["secretName"] == secret);
+    let Some(spec) = made.map(|certificate| &certificate["spec"]) else { return vec!["node.example".to_owned()] };
+    assert_eq!(spec["usages"], serde_json::json!(["server auth", "client auth"]));
+    list(&spec["dnsNames"]).iter().map(|name| text(name).to_owned()).collect()
 }
 
 /// Seconds that `config.xml` gives the program to stop, and what it says of the way.

@@ -21,7 +21,7 @@ use crate::transports::relay::Way;
 
 use super::manifest::{Manifest, list, number, text};
 use super::pod::{Pod, contents};
-use super::sets::{CERT_MANAGER, MONITORING};
+use super::sets::{CERT_MANAGER, CLUSTER_TLS, MONITORING};
 use super::tools::{succeeded, tools};
 
 /// A replica joins and is made a voter within this, on a busy machine.
@@ -210,6 +210,21 @@ fn scraped(pods: &Pods) {
     }
     let missing: Vec<&&str> = asked.iter().filter(|series| !there.contains(**series)).collect();
     assert!(missing.is_empty() && asked.len() >= 8, "{missing:?} of {asked:?}");
+}
+
+/// As pods whose Secret cert-manager made: one certificate for all, by the name that they call each other by.
+#[tokio::test]
+async fn pods_with_tls_between_them_find_each_other() {
+    let _permit = acquire(Weight::Cluster);
+    let Some(mut pods) = pods("pods with TLS between them", CLUSTER_TLS) else { return };
+    (0..3).for_each(|_| pods.launch(3));
+    (0..3).for_each(|ordinal| pods.wait_ready(ordinal));
+    pods.wait_members("three members", &[("troupemq-0", true), ("troupemq-1", true), ("troupemq-2", true)]);
+    for node in &pods.nodes {
+        let log = node.stderr();
+        let up = || log.lines().filter(|line| line.contains("peer link is up"));
+        assert!(up().count() >= 4 && up().all(|line| line.contains("encrypted=true")), "{log}");
+    }
 }
 
 #[tokio::test]

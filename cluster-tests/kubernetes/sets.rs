@@ -24,6 +24,8 @@ const fn set(name: &'static str, values: &'static str) -> Set {
 pub const DEFAULTS: &str = "";
 pub const ONE_NODE: &str = "replicas: 1";
 pub const CERT_MANAGER: &str = "tls: {enabled: true, certManager: {enabled: true, issuerRef: {name: troupemq-ca}}}";
+pub const CLUSTER_TLS: &str =
+    "cluster: {tls: {enabled: true, certManager: {enabled: true, issuerRef: {name: troupemq-peers-ca}}}}";
 pub const MONITORING: &str = "
 monitoring: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}
 networkPolicy:
@@ -44,6 +46,17 @@ authentication: {clientCertificate: {enabled: true, userName: SUBJECT_ALTERNATIV
 ",
     ),
     set("cert-manager", CERT_MANAGER),
+    set("TLS between nodes", CLUSTER_TLS),
+    Set {
+        warns_of: &["connections without TLS are taken, and made to nodes that have nothing else"],
+        ..set(
+            "TLS everywhere, in the middle of the change",
+            "
+tls: {enabled: true, secretName: broker-tls}
+cluster: {tls: {enabled: true, secretName: node-tls, optional: true, hostnameVerification: false}}
+",
+        )
+    },
     set("monitoring", MONITORING),
     set(
         "Secrets of one's own",
@@ -135,7 +148,7 @@ monitoring: {serviceMonitor: {enabled: true, interval: 1m, labels: {prometheus: 
 ];
 
 /// Folders of `k8s`.
-pub const FOLDERS: [&str; 4] = ["base", "overlays/three-nodes", "overlays/tls", "overlays/monitoring"];
+pub const FOLDERS: [&str; 5] = ["base", "overlays/three-nodes", "overlays/tls", "overlays/cluster-tls", "overlays/monitoring"];
 
 /// What there is to install: by the chart with each set, and by each folder.
 pub struct Rendered {

@@ -96,6 +96,7 @@ fn clustered(name: &str, port: u16) -> Config {
         secret: SECRET.to_owned(),
         shards: SHARDS,
         external_port: None,
+        transport: String::new(),
         more: String::new(),
     };
     Config { cluster: Some(cluster), ..Config::default() }

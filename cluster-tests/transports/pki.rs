@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
 use tempfile::TempDir;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -54,6 +57,22 @@ impl Pki {
         fs::write(&paths.0, certificate.pem()).expect("a file");
         fs::write(&paths.1, key.serialize_pem()).expect("a file");
         paths
+    }
+
+    /// A node's certificate, good for both ends of a connection, and its key, as PEM.
+    pub fn node(&self, names: &[String]) -> (String, String) {
+        self.node_until(names, 4000)
+    }
+
+    /// The same, good until a year begins.
+    pub fn node_until(&self, names: &[String], year: i32) -> (String, String) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut params = params("node", &names);
+        params.not_after = date_time_ymd(year, 1, 1);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        (certificate.pem(), key.serialize_pem())
     }
 
     /// A client that trusts in this authority and has a certificate of another.

@@ -154,6 +154,7 @@ pub(crate) fn cluster(settings: &Settings) -> ClusterSettings {
         }),
         expected_nodes: if cluster.enabled { cluster.founders() } else { Some(1) },
         secret: cluster.secret.clone(),
+        tls: cluster.tls.clone(),
         shards: cluster.shards,
         heartbeat_ms: cluster.heartbeat_ms,
         election_min_ms: cluster.election_timeout_min_ms,

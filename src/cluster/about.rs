@@ -102,7 +102,14 @@ pub fn warnings(node: &Node) -> Vec<String> {
             format!("setting {setting} is {here} on {} and {there} on {name}: give all nodes the same", node.settings.node_name)
         })
     });
-    told.collect()
+    let plain = node.transport.iter().flat_map(|transport| transport.plain_peers());
+    let plain = plain.map(|peer| {
+        format!(
+            "what {} says to {peer} is not encrypted: that node has no TLS, and <cluster><transport><tcp><tls><optional> is set here",
+            node.settings.node_name
+        )
+    });
+    told.chain(plain).collect()
 }
 
 #[cfg(test)]

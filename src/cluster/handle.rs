@@ -301,6 +301,12 @@ impl Cluster {
         members.filter(|(id, member)| *id != node.id && member.alive).map(|(id, _)| id).collect()
     }
 
+    /// Whether every peer is reached without a third node's help.
+    #[cfg(test)]
+    pub fn links_are_direct(&self) -> bool {
+        self.inner.node.transport.as_ref().is_some_and(|transport| transport.is_direct())
+    }
+
     /// `status().ready` without the rest: cheap enough for each CONNECT.
     pub fn is_ready(&self) -> bool {
         self.inner.node.is_ready()
@@ -583,6 +589,8 @@ pub enum ClusterError {
         #[source]
         source: std::io::Error,
     },
+    #[error("<cluster><transport><tcp><tls>: {0}")]
+    Tls(#[from] crate::config::tls::TlsError),
     #[error("{0}")]
     Storage(#[from] crate::storage::StorageError),
     #[error("raft: {0}")]

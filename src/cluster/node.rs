@@ -30,7 +30,7 @@ use super::submit::{Proposer, proposer};
 use super::succession::{self, Succession};
 use super::transport::hello::VERSION_MIN;
 use super::transport::socket::Listener;
-use super::transport::{PeerView, Receiver, Transport};
+use super::transport::{PeerView, Receiver, Tls, Transport};
 use super::visibility::{self, Progress, Visibility};
 use super::{
     ClusterSettings, Hooks, PeerMessage, about, balancer, drain, failure_detector, founding, housekeeping, liveness, membership,
@@ -104,6 +104,11 @@ impl Node {
         let identity = storage.identity();
         let id = node_id(&settings.node_name);
         let listener = listen(&settings).await?;
+        let tls = match settings.tls.clone().filter(|_| listener.is_some()) {
+            // Files are read, and passwords stretched.
+            Some(tls) => Some(tokio::task::spawn_blocking(|| Tls::load(tls)).await.map_err(|_| ClusterError::Stopped)??),
+            None => None,
+        };
         let transport = listener.as_ref().map(|_| {
             let silence = Duration::from_millis(settings.silence_ms());
             let transport = Transport::new(
@@ -113,6 +118,7 @@ impl Node {
                 settings.shards,
                 &settings.secret,
                 silence,
+                tls,
             );
             transport.set_identity(identity.incarnation, identity.cluster_id.clone());
             transport

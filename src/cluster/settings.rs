@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::config::settings::NodeTlsSettings;
+
 use super::versions::Protocol;
 
 /// Settings of this node's part in the cluster.
@@ -22,6 +24,8 @@ pub struct ClusterSettings {
     /// Number of nodes that found the cluster; `None`: this one founds none. A list of seeds that leaves this node out does not make it less.
     pub expected_nodes: Option<usize>,
     pub secret: String,
+    /// TLS with peers.
+    pub tls: Option<NodeTlsSettings>,
     pub shards: u16,
     pub heartbeat_ms: u64,
     /// Election timeout is drawn from this range, ms.

@@ -7,8 +7,8 @@ use super::jwt::{Algorithm, JwtSettings, TokenFrom, WithoutPermissions};
 use super::rbac::PasswordType;
 use super::settings::{
     AddonSettings, AuthenticationSettings, CertificateName, ClientAuthentication, ClusterSettings, ConnectOverload,
-    EventLogSettings, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, PersistenceMode,
-    RefuseConnections, RestrictionSettings, SecuritySettings, Settings, UnstableClients,
+    EventLogSettings, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, NodeTlsSettings,
+    PersistenceMode, RefuseConnections, RestrictionSettings, SecuritySettings, Settings, UnstableClients,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -367,6 +367,7 @@ fn cluster(out: &mut Page, cluster: &ClusterSettings) {
         out.line("transport/tcp", SocketAddr::new(cluster.bind_address, cluster.bind_port));
         out.line("reached by other nodes at", cluster.advertised());
         out.line("secret", "***");
+        out.line("transport/tcp/tls", cluster.tls.as_ref().map_or("off: nodes do not encrypt what they say", node_tls));
         for node in &cluster.static_nodes {
             out.line("discovery/static/node", node);
         }
@@ -380,6 +381,15 @@ fn cluster(out: &mut Page, cluster: &ClusterSettings) {
             (Some(_), None) => out.line("expected-nodes", "those listed"),
             (Some(count), _) => out.line("expected-nodes", count),
         }
+    }
+}
+
+fn node_tls(tls: &NodeTlsSettings) -> &'static str {
+    match (tls.hostname_verification, tls.optional) {
+        (true, false) => "on",
+        (false, false) => "on, a certificate of the trust store may be any node's",
+        (true, true) => "optional: plain connections are taken and made too",
+        (false, true) => "optional: plain connections are taken and made too; a certificate of the trust store may be any node's",
     }
 }
 

@@ -339,6 +339,8 @@ pub struct ClusterSettings {
     pub expected_nodes: Option<u32>,
     /// Never printed.
     pub secret: String,
+    /// TLS between nodes.
+    pub tls: Option<NodeTlsSettings>,
     /// Fixed when the cluster is founded.
     pub shards: u16,
     pub heartbeat_ms: u64,
@@ -346,6 +348,27 @@ pub struct ClusterSettings {
     pub election_timeout_max_ms: u64,
     /// For so long a node without a majority keeps its clients.
     pub close_without_majority_ms: u64,
+}
+
+/// `<cluster><transport><tcp><tls>`: each node shows a certificate to the other and asks for the other's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeTlsSettings {
+    pub files: TlsSettings,
+    /// Own element: whether a peer's certificate has to be for that peer.
+    pub hostname_verification: bool,
+    /// Own element: whether plain connections are taken too, and made to peers that have nothing else. For the time of a change.
+    pub optional: bool,
+    /// Domains of the nodes' names, as this node's configuration has them: what stands behind its own name in its external address and in the list of
+    /// nodes, and the name that discovery resolves. What a peer says of itself does not count.
+    pub domains: Vec<String>,
+}
+
+impl NodeTlsSettings {
+    /// Names one of which the certificate of a node must have: the node's own, alone or in one of the domains.
+    pub fn names_of(&self, node_name: &str) -> Vec<String> {
+        let within = self.domains.iter().map(|domain| format!("{node_name}.{domain}"));
+        std::iter::once(node_name.to_owned()).chain(within).collect()
+    }
 }
 
 /// Own element: how a node parts from its clients when it stops or drains.
@@ -409,6 +432,7 @@ impl fmt::Debug for ClusterSettings {
             .field("dns", &self.dns)
             .field("expected_nodes", &self.expected_nodes)
             .field("secret", &"***")
+            .field("tls", &self.tls)
             .field("shards", &self.shards)
             .field("heartbeat_ms", &self.heartbeat_ms)
             .field("election_timeout_min_ms", &self.election_timeout_min_ms)

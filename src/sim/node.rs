@@ -347,6 +347,7 @@ fn settings_of(index: usize, name: &str, nodes: usize, settings: &Settings) -> (
         expected_nodes: Some(nodes),
         shards: SHARDS,
         secret: "simulated".to_owned(),
+        tls: None,
         ..rooms::cluster(settings)
     };
     (cluster, settings.clone())

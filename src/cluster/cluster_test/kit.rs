@@ -104,6 +104,7 @@ impl Plan {
             dns: None,
             expected_nodes: Some(self.addresses.len()),
             secret: "a secret".to_owned(),
+            tls: None,
             shards: SHARDS,
             // Shorter than the defaults, and long enough for a vote and its flush on a machine that does other things.
             heartbeat_ms: 150,

@@ -2,6 +2,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::cluster::{ClusterSettings, SubmitError};
+use crate::config::tls::fixture::{Ca, node_settings};
 use crate::replica::{Outcome, ShardId};
 use crate::storage::Mode;
 
@@ -125,6 +126,32 @@ async fn a_pair_that_cannot_talk_is_heard_through_the_third() {
     log();
     let wired = Wired::start().await;
     wired.serves_on_without_a_pair(|wired| wired.each_wire_between(0, 1, Wire::cut)).await;
+}
+
+/// The pair's handshakes go through the third, which has only passed their bytes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pair_with_tls_is_heard_through_the_third() {
+    log();
+    let directory = tempfile::tempdir().unwrap();
+    let ca = Ca::new("ca");
+    let wired = Wired::start_with(|settings| {
+        let identity = ca.node(&[&settings.node_name], 1);
+        let tls = node_settings(directory.path(), &settings.node_name, &identity, &ca);
+        ClusterSettings { tls: Some(tls), ..settings }
+    })
+    .await;
+    // While all start, one that is not there yet may have been reached through another.
+    let are_direct = || wired.nodes.iter().all(|node| node.cluster.links_are_direct());
+    wait_for("direct links", are_direct, String::new).await;
+    wired.acknowledges_everywhere("before", 1).await;
+    wired.each_wire_between(0, 1, Wire::cut);
+    wired.acknowledges_everywhere("during", 5).await;
+    assert!(!are_direct(), "through the third");
+    wired.all_serve().await;
+    wired.each_wire(Wire::mend);
+    wired.acknowledges_everywhere("after", 2).await;
+    assert_eq!(wired.lost(), 0, "no incarnation ended");
+    wait_same_state(&[&wired.nodes[0], &wired.nodes[1], &wired.nodes[2]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -102,9 +102,10 @@ async fn read_frame_bytes(from: &mut (impl AsyncRead + Unpin), bytes_max: usize)
     Ok(bytes)
 }
 
-/// Writes one frame.
+/// Writes one frame, to the end: what TLS holds back goes too.
 pub async fn write_frame<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), value: &T) -> io::Result<()> {
-    to.write_all(&frame(value)?).await
+    to.write_all(&frame(value)?).await?;
+    to.flush().await
 }
 
 #[cfg(test)]

@@ -17,9 +17,11 @@ use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::rustls;
 
 use crate::cluster::chance;
 use crate::cluster::raft::codec::encode;
+use crate::config::tls::Fault;
 use crate::replica::Incarnation;
 
 use super::frame::{Class, read_hello_frame, write_frame};
@@ -90,6 +92,20 @@ pub enum Refusal {
     Shards { dialer: u16, acceptor: u16 },
     #[error("a node dialed itself")]
     Itself,
+    // Those below came with TLS: told to nodes that know it, or by other means.
+    #[error(
+        "the dialer talks without TLS, and the acceptor to nothing else; configure <cluster><transport><tcp><tls> on all nodes, or on none"
+    )]
+    Plain,
+    #[error(
+        "the dialer talks TLS, and the acceptor is configured without; configure <cluster><transport><tcp><tls> on all nodes, or on none"
+    )]
+    Tls,
+    #[error(
+        "the certificate of {name} is for {found}; allowed: {allowed}; have one made with such a DNS name, or set <hostname-verification> \
+         to false on all nodes"
+    )]
+    Name { name: String, found: String, allowed: String },
 }
 
 /// Why an exchange came to nothing.
@@ -97,6 +113,15 @@ pub enum Refusal {
 pub enum HelloError {
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// As a node without TLS does that knows nothing of it, or one that ends.
+    #[error("the connection ended in the TLS handshake: {0}")]
+    Ended(io::Error),
+    #[error("the certificate of the peer {fault}; at the peer, {}", .fault.remedy())]
+    Certificate { fault: Fault },
+    #[error("the peer refuses the certificate of this node: it {fault}; {}", .fault.remedy())]
+    OwnCertificate { fault: Fault },
+    #[error("no TLS comes about: {0}")]
+    Tls(rustls::Error),
     #[error("refused by the peer: {0}")]
     RefusedByPeer(Refusal),
     #[error("refused: {0}")]
@@ -158,6 +183,11 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
             Err(HelloError::Refused(refusal))
         }
     }
+}
+
+/// Tells a dialer that it is refused, before it has said who it is.
+pub async fn refuse<S: AsyncWrite + Unpin>(stream: &mut S, refusal: Refusal) -> io::Result<()> {
+    write_frame(stream, &Challenge::Refused(refusal)).await
 }
 
 /// The protocol versions a node speaks: the lowest rises with the cluster's level.

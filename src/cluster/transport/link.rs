@@ -24,7 +24,7 @@ use super::hello::{self, HelloError, Introduction};
 use super::peer::Peer;
 use super::relay::{self, Connection};
 use super::socket::{Reading, Stream, Writing};
-use super::{CallError, Transport};
+use super::{CallError, Transport, tls};
 
 /// Frames waiting on one link.
 const QUEUE_FRAMES_MAX: usize = 8192;
@@ -57,6 +57,7 @@ pub(super) struct Link {
     epoch: AtomicU64,
     refused: AtomicBool,
     relayed: AtomicBool,
+    encrypted: AtomicBool,
     heard_ms: AtomicU64,
     /// Written since the start of the process.
     sent_bytes: AtomicU64,
@@ -70,6 +71,11 @@ impl Link {
     /// Up, and no other node passes its bytes on.
     pub fn is_direct(&self) -> bool {
         self.is_up() && !self.relayed.load(Ordering::Relaxed)
+    }
+
+    /// Up, and without TLS.
+    pub fn is_plain(&self) -> bool {
+        self.is_up() && !self.encrypted.load(Ordering::Relaxed)
     }
 
     /// Since anything came on the connection.
@@ -182,7 +188,7 @@ impl Link {
     }
 
     /// With `says_turn` the first frame is the connection's number.
-    fn up(&self, relayed: bool, says_turn: bool) -> mpsc::Receiver<Vec<u8>> {
+    fn up(&self, relayed: bool, encrypted: bool, says_turn: bool) -> mpsc::Receiver<Vec<u8>> {
         let (sender, receiver) = mpsc::channel(QUEUE_FRAMES_MAX);
         let mut queue = self.queue.lock();
         self.queued_bytes.store(0, Ordering::Relaxed);
@@ -195,6 +201,7 @@ impl Link {
         *queue = Some(sender);
         self.refused.store(false, Ordering::Relaxed);
         self.relayed.store(relayed, Ordering::Relaxed);
+        self.encrypted.store(encrypted, Ordering::Relaxed);
         self.heard_ms.store(monotonic_ms(), Ordering::Relaxed);
         receiver
     }
@@ -288,11 +295,34 @@ async fn keep_up(transport: &Transport, peer: &Peer, class: Class) {
 
 /// Connects and introduces this node; the name is resolved anew.
 pub(super) async fn connect(transport: &Transport, address: &str, class: Class) -> Result<(Stream, Introduction), HelloError> {
-    let timed_out = || HelloError::Io(io::ErrorKind::TimedOut.into());
-    let mut stream = timeout(CONNECT_TIMEOUT, Stream::connect(address)).await.map_err(|_| timed_out())??;
+    let met = introduce(transport, open(address).await?, class, true).await;
+    if transport.goes_on_plain(&met) {
+        return introduce(transport, open(address).await?, class, false).await;
+    }
+    met
+}
+
+async fn open(address: &str) -> io::Result<Stream> {
+    let stream = timeout(CONNECT_TIMEOUT, Stream::connect(address)).await??;
     stream.set_nodelay()?;
+    Ok(stream)
+}
+
+/// Shakes hands, where the node has TLS and it is `wanted`, and says hello.
+pub(super) async fn introduce(
+    transport: &Transport,
+    mut stream: Stream,
+    class: Class,
+    wanted: bool,
+) -> Result<(Stream, Introduction), HelloError> {
+    if let Some(tls) = transport.tls.as_ref().filter(|_| wanted) {
+        stream = tls.dial(stream).await?;
+    }
+    let names = stream.peer_names();
     let hello = hello::dial(&mut stream, transport.introduction(), class, &transport.secret, transport.versions());
-    let who = timeout(HELLO_TIMEOUT, hello).await.map_err(|_| timed_out())??;
+    // In TLS 1.3 the peer looks at this node's certificate after the handshake is over here.
+    let who = timeout(HELLO_TIMEOUT, hello).await.map_err(io::Error::from)?.map_err(tls::told)?;
+    transport.check_name(names.as_deref(), &who.name).map_err(HelloError::Refused)?;
     Ok((stream, who))
 }
 
@@ -303,8 +333,9 @@ async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection
     let says = says_turn(&who);
     peer.met(who);
     let link = peer.link(class);
-    let mut queue = queue.unwrap_or_else(|| link.up(relayed, says));
-    tracing::info!(peer = peer.name, ?class, relayed, "peer link is up");
+    let encrypted = stream.is_encrypted();
+    let mut queue = queue.unwrap_or_else(|| link.up(relayed, encrypted, says));
+    tracing::info!(peer = peer.name, ?class, relayed, encrypted, "peer link is up");
     if class == Class::Messages
         && let Some(receiver) = transport.receiver.get()
     {
@@ -316,7 +347,7 @@ async fn serve_link(transport: &Transport, peer: &Peer, class: Class, connection
     // From a way that works to the direct one.
     let in_order = relayed && next.as_ref().is_some_and(|next| !next.relayed);
     if in_order && let Some(next) = next.as_mut() {
-        next.queue = Some(link.up(next.relayed, says_turn(&next.who)));
+        next.queue = Some(link.up(next.relayed, next.stream.is_encrypted(), says_turn(&next.who)));
         // What is on its way arrives before what the other connection brings.
         let _ = timeout(FINISH_MAX, finish(&mut read, &mut write, &mut queue)).await;
         tracing::info!(peer = peer.name, ?class, "a peer is reached directly again");

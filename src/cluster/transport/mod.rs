@@ -1,4 +1,4 @@
-//! Node-to-node transport: one TCP connection for each peer, class and direction of dialing.
+//! Node-to-node transport: one TCP connection, with TLS or without, for each peer, class and direction of dialing.
 //!
 //! Peers are known by name. Where they listen is learned from the configured seeds, from what they say in their hello and from the Raft
 //! membership, and is resolved anew at each connect. A connection that is lost is dialed again at once, then with backoff.
@@ -13,6 +13,7 @@ mod relay;
 mod seed;
 mod server;
 pub mod socket;
+mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -38,9 +39,10 @@ use super::settings::Dns;
 use super::visibility::Progress;
 
 use frame::{Class, Outbound};
-use hello::{Introduction, VERSION_MAX, VERSION_MIN, Versions};
+use hello::{HelloError, Introduction, Refusal, VERSION_MAX, VERSION_MIN, Versions};
 use peer::Peer;
-use socket::Listener;
+use socket::{Listener, Stream};
+pub use tls::Tls;
 
 /// A peer that is no member is remembered for so long after it was last heard.
 const STRANGER_MS_MAX: u64 = 60_000;
@@ -105,6 +107,7 @@ pub struct Transport {
     versions: Mutex<Versions>,
     cluster_id: RwLock<Option<String>>,
     secret: String,
+    tls: Option<Arc<Tls>>,
     /// A connection over which nothing is heard for so long is broken.
     silence: Duration,
     peers: RwLock<BTreeMap<NodeId, Arc<Peer>>>,
@@ -123,7 +126,15 @@ pub struct Transport {
 }
 
 impl Transport {
-    pub fn new(name: &str, address: &str, incarnation: Incarnation, shards: u16, secret: &str, silence: Duration) -> Arc<Self> {
+    pub fn new(
+        name: &str,
+        address: &str,
+        incarnation: Incarnation,
+        shards: u16,
+        secret: &str,
+        silence: Duration,
+        tls: Option<Tls>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id: node_id(name),
             name: name.to_owned(),
@@ -134,6 +145,7 @@ impl Transport {
             versions: Mutex::new(Versions { min: VERSION_MIN, max: VERSION_MAX }),
             cluster_id: RwLock::default(),
             secret: secret.to_owned(),
+            tls: tls.map(Arc::new),
             silence,
             peers: RwLock::default(),
             receiver: OnceLock::new(),
@@ -153,6 +165,9 @@ impl Transport {
             return;
         }
         tokio::spawn(server::serve(Arc::clone(self), listener));
+        if let Some(tls) = &self.tls {
+            tokio::spawn(tls::watch(Arc::clone(tls), self.cancel.clone()));
+        }
         self.seeds.store(seeds.len(), Ordering::Relaxed);
         for seed in seeds {
             tokio::spawn(seed::watch(Arc::clone(self), seed.clone()));
@@ -339,13 +354,38 @@ impl Transport {
         self.foreign_cluster.get().map(String::as_str)
     }
 
+    /// Whether a peer that was dialed with TLS is to be dialed without.
+    fn goes_on_plain(&self, met: &Result<(Stream, Introduction), HelloError>) -> bool {
+        let is_plain = matches!(met, Err(HelloError::Ended(_) | HelloError::RefusedByPeer(Refusal::Tls)));
+        is_plain && self.tls.as_ref().is_some_and(|tls| tls.is_optional())
+    }
+
+    /// Whether a certificate for these names, `None` without TLS, may be that of a peer of this name.
+    fn check_name(&self, shown: Option<&[String]>, peer: &str) -> Result<(), Refusal> {
+        match (&self.tls, shown) {
+            (Some(tls), Some(shown)) => tls.check_name(shown, peer),
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn is_direct(&self) -> bool {
+        self.peers.read().values().all(|peer| peer.messages.is_direct() && peer.consensus.is_direct())
+    }
+
+    /// Peers to whom something goes without TLS although this node has it.
+    pub fn plain_peers(&self) -> Vec<String> {
+        let is_plain = |peer: &&Arc<Peer>| self.tls.is_some() && (peer.messages.is_plain() || peer.consensus.is_plain());
+        self.peers.read().values().filter(is_plain).map(|peer| peer.name.clone()).collect()
+    }
+
     /// Logs why a peer and this node do not talk, now and then.
-    fn log_refusal(&self, peer: &str, address: Option<SocketAddr>, reason: &hello::HelloError) {
+    fn log_refusal(&self, peer: &str, address: Option<SocketAddr>, reason: &HelloError) {
         // Only a peer that proved itself counts, so that nobody without the secret can make a node believe it.
-        if let hello::HelloError::Refused(hello::Refusal::ClusterId { dialer, .. }) = reason {
+        if let HelloError::Refused(Refusal::ClusterId { dialer, .. }) = reason {
             let _ = self.foreign_cluster.set(dialer.clone());
         }
-        if matches!(reason, hello::HelloError::Io(_)) {
+        if matches!(reason, HelloError::Io(_) | HelloError::Ended(_)) {
             tracing::debug!(peer, address = address.map(tracing::field::display), %reason, "peer connection failed");
         } else if self.refusals.due(&format!("{peer} {reason}")) {
             tracing::warn!(peer, address = address.map(tracing::field::display), %reason, "peer connection refused");

@@ -19,8 +19,8 @@ use crate::cluster::node_id;
 
 use super::Transport;
 use super::frame::{Class, read_hello_frame, write_frame};
-use super::hello::{self, HelloError, Introduction};
-use super::link::{HELLO_TIMEOUT, connect};
+use super::hello::{HelloError, Introduction};
+use super::link::{HELLO_TIMEOUT, connect, introduce};
 use super::peer::Peer;
 use super::socket::Stream;
 
@@ -90,14 +90,21 @@ fn speaks(peer: &Peer) -> bool {
 }
 
 async fn dial(transport: &Transport, via: &Peer, peer: &Peer, class: Class) -> Result<(Stream, Introduction), HelloError> {
+    let met = introduce(transport, through(transport, via, peer).await?, class, true).await;
+    if transport.goes_on_plain(&met) {
+        return introduce(transport, through(transport, via, peer).await?, class, false).await;
+    }
+    met
+}
+
+/// A connection that ends at the peer: with TLS its handshake is with the peer, and who passes the bytes on cannot read them.
+async fn through(transport: &Transport, via: &Peer, peer: &Peer) -> Result<Stream, HelloError> {
     let (mut stream, _) = connect(transport, &via.address(0).0, Class::Relay).await?;
     write_frame(&mut stream, &Wanted { name: peer.name.clone() }).await?;
     match read_hello_frame(&mut stream).await? {
-        Verdict::Through => {}
-        Verdict::OutOfReach => return Err(HelloError::Io(io::ErrorKind::HostUnreachable.into())),
+        Verdict::Through => Ok(stream),
+        Verdict::OutOfReach => Err(HelloError::Io(io::ErrorKind::HostUnreachable.into())),
     }
-    let who = hello::dial(&mut stream, transport.introduction(), class, &transport.secret, transport.versions()).await?;
-    Ok((stream, who))
 }
 
 /// Resolves with a better connection than the one in use: another way where that is silent, or the direct way where that is relayed.
@@ -182,5 +189,7 @@ async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
             return to.shutdown().await;
         }
         timeout(silence, to.write_all(buffer.get(..count).unwrap_or_default())).await??;
+        // More may come only when this has arrived.
+        timeout(silence, to.flush()).await??;
     }
 }

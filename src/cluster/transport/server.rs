@@ -23,10 +23,10 @@ use super::hello::{self, HelloError, Introduction, Refusal};
 use super::link::HELLO_TIMEOUT;
 use super::peer::Peer;
 use super::socket::{Listener, Stream};
-use super::{Receiver, Transport, relay};
+use super::{Receiver, Transport, relay, tls};
 
-/// Connections that have not proved themselves yet. With one more the oldest goes: who knows the secret needs two round trips, so that connections
-/// that only stand there keep no peer out.
+/// Connections that have not proved themselves yet, TLS handshakes included. With one more the oldest goes: who knows the secret needs two round trips,
+/// three or four with TLS, so that connections that only stand there keep no peer out.
 const STRANGERS_MAX: usize = 64;
 /// Calls of one peer being executed; more wait in the socket.
 const CALLS_MAX: usize = 256;
@@ -102,18 +102,15 @@ impl Drop for Stranger {
     }
 }
 
-async fn serve_peer(transport: &Arc<Transport>, mut stream: Stream, address: SocketAddr, stranger: Stranger) {
+async fn serve_peer(transport: &Arc<Transport>, stream: Stream, address: SocketAddr, stranger: Stranger) {
     let _ = stream.set_nodelay();
-    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, transport.versions(), |who| {
-        admit(transport, who)
-    });
     let result = tokio::select! {
         biased;
         () = stranger.goes.cancelled() => return,
-        met = timeout(HELLO_TIMEOUT, hello) => met.unwrap_or_else(|_| Err(HelloError::Io(io::ErrorKind::TimedOut.into()))),
+        met = meet(transport, stream) => met,
     };
     drop(stranger);
-    let (who, class) = match result {
+    let (stream, who, class) = match result {
         Ok(met) => met,
         Err(HelloError::Refused(Refusal::Itself)) => return,
         Err(error) => {
@@ -139,6 +136,18 @@ async fn serve_peer(transport: &Arc<Transport>, mut stream: Stream, address: Soc
     if class == Class::Consensus {
         receiver.link_down(peer.id);
     }
+}
+
+/// Shakes hands, where this node has TLS, and answers the hello.
+pub(super) async fn meet(transport: &Transport, stream: Stream) -> Result<(Stream, Introduction, Class), HelloError> {
+    let mut stream = tls::accept(transport.tls.as_deref(), stream).await?;
+    let names = stream.peer_names();
+    let hello = hello::accept(&mut stream, transport.introduction(), &transport.secret, transport.versions(), |who| {
+        admit(transport, who)?;
+        transport.check_name(names.as_deref(), &who.name)
+    });
+    let (who, class) = timeout(HELLO_TIMEOUT, hello).await.map_err(io::Error::from)?.map_err(tls::told)?;
+    Ok((stream, who, class))
 }
 
 /// How long one message may hold up the next while this node is pressed.
@@ -313,7 +322,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_connection_brings_after_the_one_that_followed_it_is_not_taken() {
-        let transport = Transport::new("a", "a:1", 1, 1, "", Duration::from_secs(60));
+        let transport = Transport::new("a", "a:1", 1, 1, "", Duration::from_secs(60), None);
         let peer = Peer::new(2, "b", "b:1");
         let tickets = Arc::<Tickets>::default();
         let receiver: Arc<dyn Receiver> = tickets.clone();

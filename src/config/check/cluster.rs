@@ -1,12 +1,13 @@
 //! `<cluster>` (spec/hivemq.md 1.7), and TroupeMQ's own elements in it: `node-name`, `secret`, `shards`, `raft`, `expected-nodes`,
-//! `close-clients-without-majority-after`, and what `discovery/extension` has inside (HiveMQ's extension takes that from a file of its own or
+//! `close-clients-without-majority-after`, some in `transport/tcp/tls`, and what `discovery/extension` has inside (HiveMQ's extension takes that from a file of its own or
 //! from the environment, as here too).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::environment::Environment;
 use super::exposure::Bound;
+use super::tls;
 use super::view::View;
 use crate::config::diagnostic::quote;
 use crate::config::limits::{HEARTBEATS_PER_ELECTION_MIN, NAME_LEN_MAX, SECRET_LEN_MIN};
@@ -30,7 +31,7 @@ pub(super) fn read<'a>(
         if enabled { (environment.bind_address(&transport), environment.cluster_port(&transport)) } else { (None, None) };
     let bind_address = told_address.unwrap_or_else(|| transport.address("bind-address", Ipv4Addr::UNSPECIFIED));
     let (heartbeat_ms, election_timeout_min_ms, election_timeout_max_ms) = raft(&cluster);
-    let settings = ClusterSettings {
+    let mut settings = ClusterSettings {
         enabled,
         node_name: node_name(&cluster, enabled, host_name),
         bind_address,
@@ -41,6 +42,7 @@ pub(super) fn read<'a>(
         dns: if enabled { dns(&cluster, env) } else { None },
         expected_nodes: cluster.number("expected-nodes").and_then(|count| u32::try_from(count).ok()),
         secret: secret(&cluster, enabled),
+        tls: None,
         shards: cluster.u16_or_max("shards"),
         heartbeat_ms,
         election_timeout_min_ms,
@@ -51,6 +53,7 @@ pub(super) fn read<'a>(
         environment.check_transport();
         check_founders(&cluster, &settings);
         check_reachable(&transport, &cluster, &settings);
+        settings.tls = tls::between_nodes(&transport, &settings.node_name, domains(&settings));
         bound.push(Bound { element: transport, address: bind_address, port: settings.bind_port, mqtt: false });
     }
     settings
@@ -205,6 +208,15 @@ fn check_founders(cluster: &View<'_>, settings: &ClusterSettings) {
 fn is_ipv6(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.parse::<Ipv6Addr>().is_ok()
+}
+
+/// Domains in which certificates may have the nodes' names.
+fn domains(settings: &ClusterSettings) -> Vec<String> {
+    let listed = settings.static_nodes.iter().filter_map(|node| node.rsplit_once(':')).map(|(host, _)| host);
+    let own = settings.external_address.as_deref().into_iter().chain(listed);
+    let own = own.filter_map(|host| host.strip_prefix(&settings.node_name)?.strip_prefix('.'));
+    let domains: BTreeSet<&str> = own.chain(settings.dns.as_ref().map(|dns| dns.address.as_str())).collect();
+    domains.into_iter().filter(|domain| !domain.is_empty()).map(str::to_owned).collect()
 }
 
 /// Heartbeat interval, and shortest and longest election timeout, ms.

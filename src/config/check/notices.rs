@@ -42,7 +42,7 @@ const fn unsupported(path: &'static str, text: &'static str) -> Notice {
     notice(path, Level::Error, text)
 }
 
-const NO_TLS: &str = "not supported yet by this version: it has TLS for MQTT clients only; remove the element, or let a proxy in front of the broker end TLS";
+const NO_TLS: &str = "not supported yet by this version: it has TLS for MQTT clients and between nodes; remove the element, or let a proxy in front of the broker end TLS";
 const NO_DISCOVERY: &str = "not supported by this version; list the nodes in <discovery><static><node><host>..</host><port>..</port>\
                             </node></static></discovery>, or have a name resolved with <extension>";
 
@@ -58,8 +58,6 @@ pub(in crate::config) const NOTICES: &[Notice] = &[
     no_effect("security/rest-api-audit-log"),
     notice("overload-protection/enabled", Level::Warning, ALWAYS_PROTECTED).unless_value("true"),
     // Cluster.
-    unsupported("cluster/transport/tcp/tls", NO_TLS).when("cluster/enabled"),
-    unsupported("cluster/transport/udp/tls", NO_TLS).when("cluster/enabled"),
     notice("cluster/transport/udp", Level::Warning, "treated as <tcp>: nodes talk over TCP on the same address and port")
         .when("cluster/enabled"),
     unsupported("cluster/discovery/multicast", NO_DISCOVERY).when("cluster/enabled"),

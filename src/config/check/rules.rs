@@ -157,6 +157,8 @@ const GROUPS: &[&[Rule]] = &[
     UNSTABLE_CLIENTS,
     RESTRICTIONS,
     CLUSTER,
+    CLUSTER_TLS,
+    CLUSTER_UDP_TLS,
     HTTP,
     ADDONS,
     IGNORED,
@@ -230,37 +232,65 @@ const WEBSOCKET_LISTENER: &[Rule] = websocket_rules!("websocket-listener");
 
 const TLS_WEBSOCKET_LISTENER: &[Rule] = websocket_rules!("tls-websocket-listener");
 
-/// The `tls` block of a listener (spec/hivemq.md 1.4).
+/// A `tls` block (spec/hivemq.md 1.4), by its path, its modes of client authentication, and the bounds and default of its handshake timeout.
 macro_rules! tls_rules {
-    ($listener:literal) => {
+    ($block:literal, $modes:expr, $timeout:expr $(, $more:expr)*) => {
         &[
-            section(concat!("listeners/", $listener, "/tls")),
-            section(concat!("listeners/", $listener, "/tls/keystore")),
-            text(concat!("listeners/", $listener, "/tls/keystore/path")),
-            secret(concat!("listeners/", $listener, "/tls/keystore/password")),
-            secret(concat!("listeners/", $listener, "/tls/keystore/private-key-password")),
+            section($block),
+            section(concat!($block, "/keystore")),
+            text(concat!($block, "/keystore/path")),
+            secret(concat!($block, "/keystore/password")),
+            secret(concat!($block, "/keystore/private-key-password")),
             // Own element.
-            text(concat!("listeners/", $listener, "/tls/keystore/private-key-path")),
-            section(concat!("listeners/", $listener, "/tls/truststore")),
-            text(concat!("listeners/", $listener, "/tls/truststore/path")),
-            secret(concat!("listeners/", $listener, "/tls/truststore/password")),
+            text(concat!($block, "/keystore/private-key-path")),
+            section(concat!($block, "/truststore")),
+            text(concat!($block, "/truststore/path")),
+            secret(concat!($block, "/truststore/password")),
             // Own element.
-            Rule { path: concat!("listeners/", $listener, "/tls/truststore/crl"), kind: Kind::Text, many: true },
-            choice(concat!("listeners/", $listener, "/tls/client-authentication-mode"), &["NONE", "OPTIONAL", "REQUIRED"]),
-            section(concat!("listeners/", $listener, "/tls/protocols")),
-            Rule { path: concat!("listeners/", $listener, "/tls/protocols/protocol"), kind: Kind::Text, many: true },
-            section(concat!("listeners/", $listener, "/tls/cipher-suites")),
-            Rule { path: concat!("listeners/", $listener, "/tls/cipher-suites/cipher-suite"), kind: Kind::Text, many: true },
-            flag(concat!("listeners/", $listener, "/tls/prefer-server-cipher-suites"), false),
-            // HiveMQ has no upper bound; 49 days keep sums of times far from overflow.
-            strict(concat!("listeners/", $listener, "/tls/handshake-timeout"), 0, U32_MAX, Some(10_000)),
+            texts(concat!($block, "/truststore/crl")),
+            choice(concat!($block, "/client-authentication-mode"), $modes),
+            section(concat!($block, "/protocols")),
+            texts(concat!($block, "/protocols/protocol")),
+            section(concat!($block, "/cipher-suites")),
+            texts(concat!($block, "/cipher-suites/cipher-suite")),
+            flag(concat!($block, "/prefer-server-cipher-suites"), false),
+            strict(concat!($block, "/handshake-timeout"), $timeout.0, $timeout.1, Some($timeout.2)),
+            $($more),*
         ]
     };
 }
 
-const TCP_TLS: &[Rule] = tls_rules!("tls-tcp-listener");
+const LISTENER_MODES: &[&str] = &["NONE", "OPTIONAL", "REQUIRED"];
+/// HiveMQ has no upper bound; 49 days keep sums of times far from overflow.
+const LISTENER_HANDSHAKE: (i64, i64, i64) = (0, U32_MAX, 10_000);
 
-const WEBSOCKET_TLS: &[Rule] = tls_rules!("tls-websocket-listener");
+const TCP_TLS: &[Rule] = tls_rules!("listeners/tls-tcp-listener/tls", LISTENER_MODES, LISTENER_HANDSHAKE);
+
+const WEBSOCKET_TLS: &[Rule] = tls_rules!("listeners/tls-websocket-listener/tls", LISTENER_MODES, LISTENER_HANDSHAKE);
+
+/// Between nodes there is no other way.
+const NODE_MODES: &[&str] = &["REQUIRED"];
+/// As long as the rest of a connection between nodes takes at most; a peer that is silent for 3 s may be dead.
+const NODE_HANDSHAKE: (i64, i64, i64) = (100, 60_000, 2_000);
+
+/// The last two are our own.
+const CLUSTER_TLS: &[Rule] = tls_rules!(
+    "cluster/transport/tcp/tls",
+    NODE_MODES,
+    NODE_HANDSHAKE,
+    flag("cluster/transport/tcp/tls/enabled", true),
+    flag("cluster/transport/tcp/tls/hostname-verification", true),
+    flag("cluster/transport/tcp/tls/optional", false)
+);
+
+const CLUSTER_UDP_TLS: &[Rule] = tls_rules!(
+    "cluster/transport/udp/tls",
+    NODE_MODES,
+    NODE_HANDSHAKE,
+    flag("cluster/transport/udp/tls/enabled", true),
+    flag("cluster/transport/udp/tls/hostname-verification", true),
+    flag("cluster/transport/udp/tls/optional", false)
+);
 
 const MQTT: &[Rule] = &[
     section("mqtt/session-expiry"),
@@ -407,7 +437,6 @@ const CLUSTER: &[Rule] = &[
     fixed_port("cluster/transport/tcp/bind-port", Some(7000)),
     text("cluster/transport/tcp/external-address"),
     fixed_port("cluster/transport/tcp/external-port", None),
-    any("cluster/transport/tcp/tls"),
     section("cluster/transport/udp"),
     text("cluster/transport/udp/bind-address"),
     fixed_port("cluster/transport/udp/bind-port", Some(7000)),
@@ -416,7 +445,6 @@ const CLUSTER: &[Rule] = &[
     flag("cluster/transport/udp/multicast-enabled", true),
     text("cluster/transport/udp/multicast-address"),
     fixed_port("cluster/transport/udp/multicast-port", None),
-    any("cluster/transport/udp/tls"),
     section("cluster/discovery"),
     section("cluster/discovery/static"),
     sections("cluster/discovery/static/node"),

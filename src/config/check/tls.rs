@@ -1,11 +1,13 @@
-//! The `tls` block of a listener (spec/hivemq.md 1.4). The files are opened too: a store that is missing or a password that does not fit
+//! The `tls` block of a listener and of the cluster's transport (spec/hivemq.md 1.4). The files are opened too: a store that is missing or a password that does not fit
 //! is found before the start.
 
 use std::path::PathBuf;
 
+use tokio_rustls::rustls::pki_types::UnixTime;
+
 use super::view::View;
-use crate::config::settings::{ClientAuthentication, Secret, StoreSettings, TlsSettings};
-use crate::config::tls::{self, Files, Part, Resumption, TlsError, suites};
+use crate::config::settings::{ClientAuthentication, NodeTlsSettings, Secret, StoreSettings, TlsSettings};
+use crate::config::tls::{self, Fault, Files, Material, Part, Resumption, TlsError, names, suites};
 
 /// Names of protocols as the JVM writes them.
 const TLS_1_2: &str = "TLSv1.2";
@@ -20,6 +22,65 @@ pub(super) fn read(listener: &View<'_>) -> Option<TlsSettings> {
         return None;
     }
     let before = tls.report().errors();
+    let settings = block(&tls, client_authentication(&tls), LISTENER_TRUST)?;
+    if tls.report().errors() == before
+        && let Err(error) = parsed(&settings).and_then(|material| server_config(&settings, &material))
+    {
+        tell(&tls, &error);
+    }
+    Some(settings)
+}
+
+/// Reads the block of the cluster's transport; `None` where nodes talk without TLS, or after an error.
+pub(super) fn between_nodes(transport: &View<'_>, node_name: &str, domains: Vec<String>) -> Option<NodeTlsSettings> {
+    let tls = transport.at("tls");
+    if !tls.exists() || !tls.flag("enabled") {
+        return None;
+    }
+    let before = tls.report().errors();
+    let files = block(&tls, ClientAuthentication::Required, NODE_TRUST)?;
+    let settings = NodeTlsSettings {
+        files,
+        hostname_verification: tls.flag("hostname-verification"),
+        optional: tls.flag("optional"),
+        domains,
+    };
+    if tls.report().errors() == before {
+        let files = &settings.files;
+        match parsed(files).and_then(|material| tls::node_config(files, &material).map(|_| material)) {
+            Ok(material) => own_certificate(&tls, &settings, node_name, &material),
+            Err(error) => tell(&tls, &error),
+        }
+        if settings.optional {
+            tls.at("optional").warning(
+                "connections without TLS are taken, and made to nodes that have nothing else: for the time of a change only; remove the element \
+                 when all nodes of the cluster have TLS",
+            );
+        }
+    }
+    Some(settings)
+}
+
+/// What the other nodes are going to say to this one's certificate: they judge by their own files and clocks, so nothing but what can never be is an
+/// error.
+fn own_certificate(tls: &View<'_>, settings: &NodeTlsSettings, node_name: &str, material: &Material) {
+    let path = tls.at("keystore/path");
+    if let Some(fault) = material.own_fault(&settings.files, UnixTime::now()) {
+        let message = format!("the other nodes are going to refuse this one: its certificate {fault}; {}", fault.remedy());
+        if fault == Fault::Use { path.error(message) } else { path.warning(message) }
+    }
+    let names = settings.names_of(node_name);
+    if settings.hostname_verification && !names::is_for(&material.own_names(), &names) {
+        let found = names::listed(&material.own_names());
+        path.warning(format!(
+            "the other nodes are going to refuse this one: its certificate is for {found}; allowed: the name of the node, {}; have a certificate \
+             made with that as a DNS name, or set <hostname-verification> to false on all nodes",
+            names.join(" or ")
+        ));
+    }
+}
+
+fn block(tls: &View<'_>, client_authentication: ClientAuthentication, no_trust: &str) -> Option<TlsSettings> {
     let keystore = tls.at("keystore");
     let Some(path) = keystore.at("path").file() else {
         if !keystore.at("path").exists() {
@@ -27,31 +88,27 @@ pub(super) fn read(listener: &View<'_>) -> Option<TlsSettings> {
         }
         return None;
     };
-    let client_authentication = client_authentication(&tls);
-    let (tls_1_2, tls_1_3) = protocols(&tls);
-    let settings = TlsSettings {
+    let (tls_1_2, tls_1_3) = protocols(tls);
+    Some(TlsSettings {
         keystore: StoreSettings { path, password: secret(&keystore) },
         private_key_path: keystore.at("private-key-path").file(),
-        truststore: truststore(&tls, client_authentication),
+        truststore: truststore(tls, client_authentication, no_trust),
         crls: tls.at("truststore").all("crl").iter().filter_map(View::file).collect(),
         client_authentication,
         tls_1_2,
         tls_1_3,
-        cipher_suites: cipher_suites(&tls),
+        cipher_suites: cipher_suites(tls),
         prefer_server_cipher_suites: tls.flag("prefer-server-cipher-suites"),
         handshake_timeout_ms: tls.u64_or_max("handshake-timeout"),
-    };
-    if tls.report().errors() == before
-        && let Err(error) = try_files(&settings)
-    {
-        tell(&tls, &error);
-    }
-    Some(settings)
+    })
 }
 
-fn try_files(settings: &TlsSettings) -> Result<(), TlsError> {
-    let material = Files::read(settings)?.parse(settings)?;
-    tls::server_config(settings, &material, &Resumption::none()).map(drop)
+fn parsed(settings: &TlsSettings) -> Result<Material, TlsError> {
+    Files::read(settings)?.parse(settings)
+}
+
+fn server_config(settings: &TlsSettings, material: &Material) -> Result<(), TlsError> {
+    tls::server_config(settings, material, &Resumption::none()).map(drop)
 }
 
 /// Reports at the element that is at fault, or at the nearest one around it.
@@ -78,14 +135,17 @@ fn client_authentication(tls: &View<'_>) -> ClientAuthentication {
     }
 }
 
-fn truststore(tls: &View<'_>, mode: ClientAuthentication) -> Option<StoreSettings> {
+/// What is said where certificates have to be checked and nothing says by what.
+const LISTENER_TRUST: &str = "without the certificates that client certificates go back to, none can be checked; add <truststore><path>..</path>\
+                              </truststore> with a PKCS12 or PEM file, or remove <client-authentication-mode> and <truststore>";
+const NODE_TRUST: &str = "without the certificates that those of the nodes go back to, none can be checked; add <truststore><path>..</path></truststore> \
+                          with a PKCS12 or PEM file of the authority that signs the nodes' certificates";
+
+fn truststore(tls: &View<'_>, mode: ClientAuthentication, no_trust: &str) -> Option<StoreSettings> {
     let truststore = tls.at("truststore");
     let path: Option<PathBuf> = truststore.at("path").file();
     if path.is_none() && (mode != ClientAuthentication::None || truststore.exists()) {
-        truststore.error(
-            "without the certificates that client certificates go back to, none can be checked; add <truststore><path>..</path>\
-             </truststore> with a PKCS12 or PEM file, or remove <client-authentication-mode> and <truststore>",
-        );
+        truststore.error(no_trust);
     }
     path.map(|path| StoreSettings { path, password: secret(&truststore) })
 }

@@ -9,12 +9,14 @@ use rcgen::{
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 
-use crate::config::settings::{ClientAuthentication, Secret, StoreSettings, TlsSettings};
+use crate::config::settings::{ClientAuthentication, NodeTlsSettings, Secret, StoreSettings, TlsSettings};
 
 pub(crate) struct Ca {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) certificate: Certificate,
 }
+
+const NODE: &[ExtendedKeyUsagePurpose] = &[ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
 
 pub(crate) struct Identity {
     pub(crate) certificate: Certificate,
@@ -38,21 +40,39 @@ impl Ca {
 
     /// For `localhost`.
     pub(crate) fn server(&self) -> Identity {
-        self.issue(Some("server"), &["localhost"], 1, ExtendedKeyUsagePurpose::ServerAuth)
+        self.issue(Some("server"), &["localhost"], 1, &[ExtendedKeyUsagePurpose::ServerAuth], 4000)
     }
 
     pub(crate) fn client(&self, common_name: Option<&str>, names: &[&str], serial: u64) -> Identity {
-        self.issue(common_name, names, serial, ExtendedKeyUsagePurpose::ClientAuth)
+        self.issue(common_name, names, serial, &[ExtendedKeyUsagePurpose::ClientAuth], 4000)
     }
 
-    fn issue(&self, common_name: Option<&str>, names: &[&str], serial: u64, usage: ExtendedKeyUsagePurpose) -> Identity {
+    /// Of a node of a cluster, for both ends of a connection.
+    pub(crate) fn node(&self, names: &[&str], serial: u64) -> Identity {
+        self.issue(None, names, serial, NODE, 4000)
+    }
+
+    /// Of a node, and good no more.
+    pub(crate) fn expired_node(&self, names: &[&str]) -> Identity {
+        self.issue(None, names, 1, NODE, 2020)
+    }
+
+    fn issue(
+        &self,
+        common_name: Option<&str>,
+        names: &[&str],
+        serial: u64,
+        usages: &[ExtendedKeyUsagePurpose],
+        until: i32,
+    ) -> Identity {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         if let Some(common_name) = common_name {
             params.distinguished_name.push(DnType::CommonName, common_name);
         }
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages.to_vec();
+        params.not_after = date_time_ymd(until, 1, 1);
         params.serial_number = Some(SerialNumber::from(serial));
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().unwrap();
@@ -112,6 +132,14 @@ pub(crate) fn put(directory: &Path, name: &str, content: impl AsRef<[u8]>) -> Pa
 
 pub(crate) fn store(path: PathBuf, password: &str) -> StoreSettings {
     StoreSettings { path, password: Secret::new(password) }
+}
+
+/// What a node of this name talks to others with: an identity and the authority that it trusts in.
+pub(crate) fn node_settings(directory: &Path, name: &str, identity: &Identity, ca: &Ca) -> NodeTlsSettings {
+    let mut files = settings(store(put(directory, &format!("{name}.pem"), identity.pem()), ""));
+    files.truststore = Some(store(put(directory, &format!("{name}-ca.pem"), ca.certificate.pem()), ""));
+    files.client_authentication = ClientAuthentication::Required;
+    NodeTlsSettings { files, hostname_verification: true, optional: false, domains: Vec::new() }
 }
 
 /// A key store and nothing else.

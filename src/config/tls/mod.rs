@@ -1,9 +1,11 @@
-//! From the `tls` block's files to what rustls serves with: read, parse, build. The check of a configuration goes the same way as the
+//! From the `tls` block's files to what rustls serves, and nodes dial, with: read, parse, build. The check of a configuration goes the same way as the
 //! start of a listener and as each reload, so that `troupemq config check` finds whatever would fail later.
 
 mod ec_key;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub mod names;
+mod node;
 mod server;
 mod store;
 pub mod suites;
@@ -15,6 +17,7 @@ use std::path::Path;
 use tokio_rustls::rustls::ServerConfig;
 use xxhash_rust::xxh3::Xxh3;
 
+pub use node::{Fault, NodeConfig};
 pub use server::Resumption;
 pub use store::Material;
 
@@ -101,6 +104,14 @@ impl Files {
 /// What rustls refuses: certificates, keys and lists that do not belong together.
 pub fn server_config(settings: &TlsSettings, material: &Material, resumption: &Resumption) -> Result<ServerConfig, TlsError> {
     server::build(settings, material, resumption)
+}
+
+/// Builds what a node accepts and dials peers with: each end shows a certificate and checks the other's.
+///
+/// # Errors
+/// As [`server_config`].
+pub fn node_config(settings: &TlsSettings, material: &Material) -> Result<NodeConfig, TlsError> {
+    node::build(settings, material)
 }
 
 fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {

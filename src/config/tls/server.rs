@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio_rustls::rustls;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::crypto::ring::{Ticketer, default_provider};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{
     NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, StoresServerSessions, WebPkiClientVerifier,
 };
@@ -44,44 +46,74 @@ impl Default for Resumption {
 }
 
 pub(super) fn build(settings: &TlsSettings, material: &Material, resumption: &Resumption) -> Result<ServerConfig, TlsError> {
-    let suites_refused = |error| TlsError { part: Part::CipherSuites, message: format!("{error}") };
-    let mut provider = default_provider();
-    if !settings.cipher_suites.is_empty() {
-        provider.cipher_suites.clone_from(&settings.cipher_suites);
-    }
-    let versions = versions(settings, &provider);
-    let provider = Arc::new(provider);
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions).map_err(suites_refused)?;
-    let builder = match (settings.client_authentication, &settings.truststore) {
-        (ClientAuthentication::None, _) | (_, None) => builder.with_no_client_auth(),
-        (mode, Some(truststore)) => {
-            let refuse = |message: String| TlsError::new(Part::Truststore, &truststore.path, message);
-            let mut roots = RootCertStore::empty();
-            for anchor in &material.anchors {
-                roots.add(anchor.clone()).map_err(|error| refuse(format!("a certificate cannot be trusted in: {error}")))?;
-            }
-            // With lists, every issuer of a chain needs one: a certificate of unknown status is refused.
-            let mut verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).with_crls(material.crls.iter().cloned());
-            if mode == ClientAuthentication::Optional {
-                verifier = verifier.allow_unauthenticated();
-            }
-            let crl_refused = |error| match settings.crls.first() {
-                Some(path) => TlsError::new(Part::Crl(0), path, error),
-                None => refuse(format!("{error}")),
-            };
-            builder.with_client_cert_verifier(verifier.build().map_err(crl_refused)?)
-        }
+    let (provider, versions) = provider(settings);
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)
+        .map_err(|error| suites_refused(&error))?;
+    let builder = match verifier(settings, material, provider)? {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let identity = Arc::new(SingleCertAndKey::from(material.identity.clone()));
     let mut config = builder.with_cert_resolver(identity);
     config.ignore_client_order = settings.prefer_server_cipher_suites;
     config.session_storage = Arc::clone(&resumption.sessions);
-    if let Some(tickets) = &resumption.tickets {
-        config.ticketer = Arc::clone(tickets);
+    match &resumption.tickets {
+        Some(tickets) => config.ticketer = Arc::clone(tickets),
+        // Those of TLS 1.3 would stand for sessions that nobody keeps.
+        None => config.send_tls13_tickets = 0,
     }
     Ok(config)
+}
+
+pub(super) fn suites_refused(error: &rustls::Error) -> TlsError {
+    TlsError { part: Part::CipherSuites, message: format!("{error}") }
+}
+
+/// What checks the certificates of those who connect; `None` where nobody is asked for one.
+pub(super) fn verifier(
+    settings: &TlsSettings,
+    material: &Material,
+    provider: Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+    let (mode, Some(truststore)) = (settings.client_authentication, &settings.truststore) else { return Ok(None) };
+    if mode == ClientAuthentication::None {
+        return Ok(None);
+    }
+    let refuse = |message: String| TlsError::new(Part::Truststore, &truststore.path, message);
+    // With lists, every issuer of a chain needs one: a certificate of unknown status is refused.
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(roots(settings, material)?, provider)
+        .with_crls(material.crls.iter().cloned());
+    if mode == ClientAuthentication::Optional {
+        verifier = verifier.allow_unauthenticated();
+    }
+    let crl_refused = |error| match settings.crls.first() {
+        Some(path) => TlsError::new(Part::Crl(0), path, error),
+        None => refuse(format!("{error}")),
+    };
+    verifier.build().map(Some).map_err(crl_refused)
+}
+
+/// The certificates of the trust store.
+pub(super) fn roots(settings: &TlsSettings, material: &Material) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for anchor in &material.anchors {
+        roots.add(anchor.clone()).map_err(|error| {
+            let path = settings.truststore.as_ref().map_or(&settings.keystore.path, |store| &store.path);
+            TlsError::new(Part::Truststore, path, format!("a certificate cannot be trusted in: {error}"))
+        })?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// The cipher suites of the settings, and the protocol versions that they leave.
+pub(super) fn provider(settings: &TlsSettings) -> (Arc<CryptoProvider>, Vec<&'static SupportedProtocolVersion>) {
+    let mut provider = default_provider();
+    if !settings.cipher_suites.is_empty() {
+        provider.cipher_suites.clone_from(&settings.cipher_suites);
+    }
+    let versions = versions(settings, &provider);
+    (Arc::new(provider), versions)
 }
 
 /// Protocol versions that are asked for and have a cipher suite: one without would be negotiated and then fail.

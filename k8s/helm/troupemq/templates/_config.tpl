@@ -23,6 +23,21 @@
 </tls>
 {{- end -}}
 
+{{- define "troupemq.clusterTls" -}}
+<!-- Each pod shows its certificate to the other. -->
+<tls>
+    <keystore>
+        <path>/etc/troupemq/cluster-tls/tls.crt</path>
+        <private-key-path>/etc/troupemq/cluster-tls/tls.key</private-key-path>
+    </keystore>
+    <truststore>
+        <path>/etc/troupemq/cluster-tls/ca.crt</path>
+    </truststore>
+    <hostname-verification>{{ .Values.cluster.tls.hostnameVerification }}</hostname-verification>
+    <optional>{{ .Values.cluster.tls.optional }}</optional>
+</tls>
+{{- end -}}
+
 {{/* The same text as k8s/base/config.xml where values are the defaults. */}}
 {{- define "troupemq.config" -}}
 <?xml version="1.0" encoding="UTF-8"?>
@@ -111,6 +126,9 @@
                 <bind-port>{{ .Values.cluster.port }}</bind-port>
                 <!-- Resolved anew at each connect, in the pods' own namespace. -->
                 <external-address>${POD_NAME}.{{ include "troupemq.fullname" . }}-peers</external-address>
+                {{- if .Values.cluster.tls.enabled }}
+                {{- include "troupemq.clusterTls" . | nindent 16 }}
+                {{- end }}
             </tcp>
         </transport>
         <discovery>

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Names of pods are names of nodes, and end in -0, -1, ..; what is derived from this one adds up to 9 characters. */}}
+{{/* Names of pods are names of nodes, and end in -0, -1, ..; what is derived from this one adds up to 10 characters. */}}
 {{- define "troupemq.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
@@ -50,6 +50,10 @@ labels:
 
 {{- define "troupemq.tlsSecret" -}}
 {{- default (printf "%s-tls" (include "troupemq.fullname" .)) .Values.tls.secretName -}}
+{{- end -}}
+
+{{- define "troupemq.clusterTlsSecret" -}}
+{{- default (printf "%s-peers-tls" (include "troupemq.fullname" .)) .Values.cluster.tls.secretName -}}
 {{- end -}}
 
 {{/* Whether File RBAC decides who comes in: not where everybody does, nor where certificates do and no file was given. */}}
@@ -117,6 +121,17 @@ for what comes after the clients. */}}
 {{- end -}}
 {{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) -}}
 {{- fail "tls.certManager.issuerRef.name is empty: name the Issuer or ClusterIssuer that signs the certificate" -}}
+{{- end -}}
+{{- with .Values.cluster.tls -}}
+{{- if and .enabled (not .secretName) (not .certManager.enabled) -}}
+{{- fail "cluster.tls.enabled needs a certificate: name a Secret with tls.crt, tls.key and ca.crt in cluster.tls.secretName, or set cluster.tls.certManager.enabled" -}}
+{{- end -}}
+{{- if and (or .certManager.enabled .optional) (not .enabled) -}}
+{{- fail "cluster.tls.certManager.enabled and cluster.tls.optional have no effect without cluster.tls.enabled: set that too" -}}
+{{- end -}}
+{{- if and .certManager.enabled (not .certManager.issuerRef.name) -}}
+{{- fail "cluster.tls.certManager.issuerRef.name is empty: name the Issuer or ClusterIssuer that signs the pods' certificate, and nothing else" -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.authentication.clientCertificate.enabled -}}
 {{- if or (not .Values.tls.enabled) (eq .Values.tls.clientAuthentication "NONE") -}}

@@ -98,8 +98,6 @@ fn transports_and_discoveries_are_one_of_what_there_is() {
         assert!(error(&text).contains("not supported by this version; list the nodes in <discovery><static>"), "{discovery}");
         assert!(check_text(&file(&nest("cluster/discovery", discovery))).settings.is_some(), "{discovery}, disabled");
     }
-    let tls = error(&cluster_file("").replace("</tcp>", "<tls/></tcp>"));
-    assert!(tls.contains("<cluster/transport/tcp/tls>: not supported yet by this version"), "{tls}");
 }
 
 #[test]
