@@ -165,10 +165,13 @@ fn flush_state(node: &Node, flushing: &Arc<AtomicBool>) {
     if flushing.swap(true, Ordering::AcqRel) {
         return;
     }
-    let flushing = Arc::clone(flushing);
+    let (flushing, storage) = (Arc::clone(flushing), Arc::clone(&node.storage));
     beside(move || {
         if let Err(error) = state.flush() {
             tracing::debug!(%error, "the state was not flushed");
+        }
+        if let Err(error) = storage.rest() {
+            tracing::debug!(%error, "what is in memory was not written out");
         }
         flushing.store(false, Ordering::Release);
     });
