@@ -527,6 +527,8 @@ pub fn raft_config(settings: &ClusterSettings) -> Result<Arc<Config>, ClusterErr
         enable_leader_restore: Some(false),
         // A node whose volume was lost, or that keeps its data in memory, comes back empty under its name and is filled again.
         allow_log_reversion: Some(true),
+        // Times of single entries, which nobody looks at.
+        log_stage_capacity: Some(8),
         backoff: "50ms 100ms ...1s".to_owned(),
         ..Config::default()
     };

@@ -172,6 +172,9 @@ fn flush_state(node: &Arc<Node>, flushing: &Arc<AtomicBool>) {
         if let Err(error) = written.and_then(|()| state.flush().map_err(std::io::Error::other)) {
             tracing::debug!(%error, "the state was not flushed");
         }
+        if let Err(error) = node.storage.rest() {
+            tracing::debug!(%error, "what is in memory was not written out");
+        }
         flushing.store(false, Ordering::Release);
     });
 }

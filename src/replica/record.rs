@@ -19,7 +19,7 @@ use super::event::OutboxEvent;
 use super::expiry::DueKey;
 use super::record_key::{QueueOwner, RecordKey};
 use super::session::{Group, Queue, QueueEntry, QueueHead, Session};
-use super::slot::Slot;
+use super::slot::{SEQ_MAX, Slot};
 use super::state::{Head, State};
 use crate::mqtt::{GroupId, Message};
 
@@ -164,7 +164,11 @@ impl State {
                 let queue = Queue { shielded: usize::MAX, ..Queue::default() };
                 self.sessions.insert(Session { queue, ..session });
             }
-            RecordKey::QueueHead(client) => self.owner(key, &client)?.queue_head = decode::<QueueHead>(key, value)?,
+            RecordKey::QueueHead(client) => {
+                let head = decode::<QueueHead>(key, value)?;
+                check_head(key, &head)?;
+                self.owner(key, &client)?.queue_head = head;
+            }
             RecordKey::Subscription(client, filter) => {
                 let kept: SubscriptionRecord = decode(key, value)?;
                 if kept.filter != filter {
@@ -191,6 +195,7 @@ impl State {
             }
             RecordKey::Group(id) => {
                 let group = decode::<Group>(key, value)?;
+                check_head(key, &group.queue_head)?;
                 let queue = Queue { lent_seq: group.queue_head.sent_seq, ..Queue::default() };
                 self.groups.insert(id, Group { queue, ..group });
             }
@@ -390,6 +395,10 @@ fn decode_apart<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<(T, Opt
     let (id, fields) = rest.split_at_checked(BodyId::BYTES).ok_or_else(|| damaged(key, "it is too short"))?;
     let id = BodyId::decode(id).ok_or_else(|| damaged(key, "it is too short"))?;
     Ok((decode_fields(key, fields)?, Some(id)))
+}
+
+fn check_head(key: &[u8], head: &QueueHead) -> Result<(), RecordError> {
+    if head.next_seq > SEQ_MAX { Err(damaged(key, "its sequence number is too large")) } else { Ok(()) }
 }
 
 fn load_entry(queue: &mut Queue, key: &[u8], entry: Slot) -> Result<(), RecordError> {

@@ -3,8 +3,10 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions};
 
 use super::StorageError;
 use super::journal_check::{self, Proof};
@@ -38,6 +40,11 @@ impl Sizes {
 
 /// A journal is closed at 64 MB; behind this much in closed ones the engine writes out the keyspaces that hold them back (its minimum).
 const CLOSED_JOURNALS_BYTES: u64 = 64 * MIB;
+
+/// A memtable of fewer bytes is not worth a table.
+const LITTLE_BYTES: u64 = 64 * 1024;
+const WRITTEN_OUT_WITHIN: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(5);
 
 /// Opens or creates the database at `dir`. `initialised`: it was complete before, so nothing may be missing. `closed`: closed cleanly.
 pub(super) fn open(dir: &Path, sizes: Sizes, proof: Proof, initialised: bool, closed: bool) -> Result<Database, StorageError> {
@@ -77,9 +84,35 @@ pub(super) fn compact(keyspace: &Keyspace) -> Result<(), fjall::Error> {
     keyspace.major_compact()
 }
 
-/// Lets go of the tables that compactions replaced, those of all keyspaces of the database. For whoever still reads, the engine keeps the
-/// version before a compaction, and looks for what nobody reads any more only when a memtable is written out: in a quiet database, never.
-/// Something must have been written to `keyspace` since the compaction.
+/// Writes out the memtables of `keyspaces` that hold more than little, and waits until that is done, for `WRITTEN_OUT_WITHIN` at most: the
+/// engine goes on by itself. What was written out stays in memory until `forget_replaced`.
+pub(super) fn write_out<'a>(keyspaces: impl Iterator<Item = &'a Keyspace> + Clone) -> Result<(), fjall::Error> {
+    for keyspace in keyspaces.clone() {
+        if keyspace.tree.active_memtable().size() >= LITTLE_BYTES {
+            keyspace.rotate_memtable()?;
+        }
+    }
+    let began = Instant::now();
+    while keyspaces.clone().any(|keyspace| keyspace.sealed_memtable_count() > 0) && began.elapsed() < WRITTEN_OUT_WITHIN {
+        poll();
+    }
+    Ok(())
+}
+
+/// Bytes that `keyspace` has in memtables, those included that are written out and not forgotten.
+#[cfg(test)]
+pub(super) fn memtable_bytes(keyspace: &Keyspace) -> u64 {
+    keyspace.tree.version_memtable_size_sum()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the engine tells nobody when a memtable is written out")]
+fn poll() {
+    thread::sleep(POLL);
+}
+
+/// Lets go of the tables that compactions replaced and of the memtables that were written out, those of all keyspaces of the database. For
+/// whoever still reads, the engine keeps the version before, and looks for what nobody reads any more only when a memtable is written out: in
+/// a quiet database, never. Something must have been written to `keyspace` since.
 pub(super) fn forget_replaced(keyspace: &Keyspace) -> Result<(), fjall::Error> {
     keyspace.rotate_memtable_and_wait()
 }

@@ -16,6 +16,7 @@ use super::flushed_mark::FlushedMark;
 use super::journal_check::Proof;
 use super::log::{Flushed, LogStore};
 use super::log_index::LogIndex;
+use super::quiet::Quiet;
 use super::record::{VALUE_LEN_MAX, unseal};
 use super::stats::{self, Health};
 
@@ -30,6 +31,7 @@ pub(super) struct FileLogs {
     shared: Arc<Shared>,
     groups: Vec<Arc<Group>>,
     committer: Mutex<Option<JoinHandle<u64>>>,
+    quiet: Mutex<Quiet>,
 }
 
 impl FileLogs {
@@ -66,7 +68,7 @@ impl FileLogs {
             let thread = std::thread::Builder::new().name("raft-log".into());
             thread.spawn(move || committer::run(&shared, batch_number, mark)).map_err(|error| StorageError::io(&dir, error))?
         };
-        Ok(Self { shared, groups, committer: Mutex::new(Some(committer)) })
+        Ok(Self { shared, groups, committer: Mutex::new(Some(committer)), quiet: Mutex::default() })
     }
 
     /// Index of the first entry of a group and of the last.
@@ -93,12 +95,32 @@ impl FileLogs {
         let failed = |error| StorageError::engine(&self.shared.dir, "compaction", error);
         let keyspace = self.shared.engine()?.keyspace;
         engine::compact(&keyspace).map_err(failed)?;
-        // Something newer than what was compacted, in the one sequence of batches.
+        self.forget_replaced(&keyspace)
+    }
+
+    /// Writes out what is in memory after a load, once it ended. To be called at regular times.
+    pub(super) fn rest(&self) -> Result<(), StorageError> {
+        let engine = self.shared.engine()?;
+        if !self.quiet.lock().look(engine.db.write_buffer_size()) {
+            return Ok(());
+        }
+        let written_out = engine::write_out(std::iter::once(&engine.keyspace));
+        written_out.map_err(|error| StorageError::engine(&self.shared.dir, "memtables", error))?;
+        self.forget_replaced(&engine.keyspace)
+    }
+
+    #[cfg(test)]
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        self.shared.engine().map_or(0, |engine| engine::memtable_bytes(&engine.keyspace))
+    }
+
+    fn forget_replaced(&self, keyspace: &Keyspace) -> Result<(), StorageError> {
+        // Something newer than what was replaced, in the one sequence of batches.
         let Some(group) = self.groups.first() else { return Ok(()) };
         let (done, wait) = committer::done();
         self.shared.submit(group, Change::Number { done })?;
         wait.recv().unwrap_or_else(|_| Err(committer::closed()))?;
-        engine::forget_replaced(&keyspace).map_err(failed)
+        engine::forget_replaced(keyspace).map_err(|error| StorageError::engine(&self.shared.dir, "memtables", error))
     }
 
     /// Writes what is pending and closes the database. Returns the number of the last batch, `None` if a write failed.

@@ -20,6 +20,7 @@ use super::committer::closed;
 use super::engine::{self, Sizes};
 use super::journal_check::Proof;
 use super::long_key;
+use super::quiet::Quiet;
 use super::record::{KEY_LEN_MAX, VALUE_LEN_MAX, seal, unseal};
 use super::state::{Changes, Incoming, Reads, StateStore};
 use super::stats::{self, Health};
@@ -50,6 +51,7 @@ struct Shared {
     written: AtomicU64,
     /// Held while flushing.
     flushed: Mutex<Flushed>,
+    quiet: Mutex<Quiet>,
     /// Held while a generation gets its number.
     receiving: Mutex<()>,
     #[cfg(test)]
@@ -124,6 +126,7 @@ impl FileStates {
             engine: RwLock::new(Some(Engine { db, control, groups: Arc::new(groups) })),
             written: AtomicU64::new(0),
             flushed: Mutex::new(Flushed { written: 0, number: flushes }),
+            quiet: Mutex::default(),
             receiving: Mutex::default(),
             #[cfg(test)]
             fail_next_sync: false.into(),
@@ -148,6 +151,24 @@ impl FileStates {
         }
         tracing::info!(?abandoned, "deletes what an interrupted snapshot left");
         shared.delete_all(&engine, &abandoned)
+    }
+
+    /// Writes out what is in memory after a load, once it ended. To be called at regular times.
+    pub(super) fn rest(&self) -> Result<(), StorageError> {
+        let shared = &self.shared;
+        let engine = shared.engine()?;
+        if !shared.quiet.lock().look(engine.db.write_buffer_size()) {
+            return Ok(());
+        }
+        let failed = |error| shared.engine_error("memtables", error);
+        engine::write_out(engine.groups.iter().map(|group| &group.keyspace)).map_err(failed)?;
+        shared.forget_replaced(&engine)
+    }
+
+    #[cfg(test)]
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        let groups = self.shared.engine().map(|engine| engine.groups).unwrap_or_default();
+        groups.iter().map(|group| engine::memtable_bytes(&group.keyspace)).sum()
     }
 
     #[cfg(test)]
@@ -244,11 +265,7 @@ impl StateStore for FileState {
         engine::compact(&generation.keyspace).map_err(failed)?;
         self.deleted().fetch_sub(deleted, Ordering::Relaxed);
         generation.kept.store(generation.keyspace.approximate_len() as u64, Ordering::Relaxed);
-        // The mark of the flush is newer than what was compacted.
-        self.shared.written.fetch_add(1, Ordering::Release);
-        self.shared.flush()?;
-        engine::forget_replaced(&engine.control).map_err(failed)?;
-        Ok(())
+        self.shared.forget_replaced(&engine)
     }
 }
 
@@ -309,6 +326,14 @@ impl Shared {
         *flushed = Flushed { written, number: flushed.number + 1 };
         let mark = seal(FLUSHED_KEY, &flushed.number.to_be_bytes());
         self.stop_on_error(engine.control.insert(FLUSHED_KEY, mark).map_err(|error| self.engine_error("flush", error)))
+    }
+
+    /// Lets go of what compactions and full memtables replaced, in all groups.
+    fn forget_replaced(&self, engine: &Engine) -> Result<(), StorageError> {
+        // The mark of the flush is newer than what was replaced.
+        self.written.fetch_add(1, Ordering::Release);
+        self.flush()?;
+        engine::forget_replaced(&engine.control).map_err(|error| self.engine_error("memtables", error))
     }
 
     fn sync(&self) -> Result<(), StorageError> {

@@ -60,6 +60,7 @@ mod log_index;
 mod long_key;
 mod memory;
 mod pacing;
+mod quiet;
 mod record;
 pub mod recover;
 pub mod state;

@@ -207,6 +207,16 @@ impl Storage {
         }
     }
 
+    /// Writes out what the engine keeps in memory after a load, once it ended. To be called twice a second; may block on the disk.
+    pub fn rest(&self) -> Result<(), StorageError> {
+        match &self.backend {
+            Backend::Memory(_) => Ok(()),
+            #[cfg(any(test, feature = "sim"))]
+            Backend::Simulated(_) => Ok(()),
+            Backend::File(files) => files.states.rest().and_then(|()| files.logs.rest()),
+        }
+    }
+
     /// Bytes of the tables of all logs on the disk, without journals.
     pub fn log_table_bytes(&self) -> u64 {
         match &self.backend {
@@ -269,6 +279,15 @@ impl Storage {
         };
         *current = changed;
         Ok(result)
+    }
+
+    /// Bytes that the logs and the states have in memtables.
+    #[cfg(test)]
+    pub(super) fn memtable_bytes(&self) -> (u64, u64) {
+        match &self.backend {
+            Backend::File(files) => (files.logs.memtable_bytes(), files.states.memtable_bytes()),
+            Backend::Memory(_) | Backend::Simulated(_) => (0, 0),
+        }
     }
 
     #[cfg(test)]

@@ -93,3 +93,38 @@ fn a_few_large_records_are_worth_a_compaction_and_a_few_small_ones_are_not() {
         assert_eq!(before.saturating_sub(after) > 30 * value.len() as u64, worth, "{before} {after}");
     }
 }
+
+#[test]
+fn what_a_load_left_in_memory_is_written_out_once_it_ended() {
+    const LEFT: u64 = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(dir.path());
+    let (log, state) = (storage.log(1).unwrap(), storage.state(1).unwrap());
+    let key = |number: u64| number.to_be_bytes().to_vec();
+    for number in 0..LEFT {
+        append(&log, vec![(number, Bytes::from(noise(number)))]).unwrap();
+        state.write(vec![(key(number), Some(noise(number)))], b"written".to_vec()).unwrap();
+        // Not so often that the load looks like a rest.
+        if number % 3 == 0 {
+            storage.rest().unwrap();
+        }
+    }
+    let (of_log, of_state) = storage.memtable_bytes();
+    assert!(of_log.min(of_state) >= LEFT * VALUE_BYTES as u64, "written out while it was written to: {of_log} {of_state}");
+    for _ in 0..3 {
+        storage.rest().unwrap();
+    }
+    let (of_log, of_state) = storage.memtable_bytes();
+    assert!(
+        of_log.max(of_state) < VALUE_BYTES as u64,
+        "{of_log} bytes of the log and {of_state} of the state are left in memory"
+    );
+
+    let kept: Vec<_> = (0..LEFT).map(|number| (key(number), noise(number))).collect();
+    assert_eq!((records(&state), all(&log).len() as u64), (kept.clone(), LEFT));
+    drop((log, state, storage));
+    let storage = open(dir.path());
+    let state = storage.state(1).unwrap();
+    assert_eq!((records(&state), state.applied().unwrap()), (kept, Some(b"written".to_vec())));
+    assert_eq!(all(&storage.log(1).unwrap()).len() as u64, LEFT);
+}
