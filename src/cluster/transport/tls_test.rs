@@ -136,6 +136,7 @@ async fn a_certificate_that_is_not_good_is_named_at_both_ends() {
     both_call_it(&Fault::Expired, &of(&rig.ca.expired_node(&["bad"])), &good).await;
     // It trusts in the others' authority, and they do not in its own.
     both_call_it(&Fault::Untrusted, &of(&Ca::new("other").node(&["bad"], 1)), &good).await;
+    both_call_it(&Fault::Untrusted, &of(&Ca::new("ca").node(&["bad"], 1)), &good).await;
     both_call_it(&Fault::Use, &of(&rig.ca.server()), &good).await;
     both_call_it(&Fault::Use, &of(&rig.ca.client(None, &["bad"], 1)), &good).await;
 

@@ -11,10 +11,11 @@ use tokio_rustls::rustls::client::{Resumption as ClientResumption, verify_server
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
-use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::sign::SingleCertAndKey;
 use tokio_rustls::rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -31,21 +32,21 @@ pub struct NodeConfig {
 
 pub(super) fn build(settings: &TlsSettings, material: &Material) -> Result<NodeConfig, TlsError> {
     // Nothing is resumed: nodes dial seldom, and a certificate that was taken back must not come in by an old session.
-    let server = server::build(settings, material, &Resumption::none())?;
     let (provider, versions) = server::provider(settings);
-    let verifier = PeerVerifier::new(settings, material, Arc::clone(&provider))?;
+    let verifier = Arc::new(PeerVerifier::new(settings, material, Arc::clone(&provider))?);
+    let server = server::build_with(settings, material, &Resumption::none(), Some(Arc::clone(&verifier) as _))?;
     let mut client = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|error| server::suites_refused(&error))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(material.identity.clone())));
     client.resumption = ClientResumption::disabled();
     client.enable_sni = false;
     Ok(NodeConfig { server: Arc::new(server), client: Arc::new(client) })
 }
 
-/// What a dialing node checks of the one that answers: all that a node that is dialed checks (use by clients, revocation), and the use by servers.
+/// What each end checks of the other's certificate: use by clients, revocation, and use by servers.
 #[derive(Debug)]
 struct PeerVerifier {
     as_client: Arc<dyn ClientCertVerifier>,
@@ -60,6 +61,55 @@ impl PeerVerifier {
             .ok_or_else(|| TlsError { part: Part::Truststore, message: "there is no trust store".to_owned() })?;
         Ok(Self { as_client, roots, provider })
     }
+
+    fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let parsed = ParsedCertificate::try_from(end_entity)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
+        self.as_client.verify_client_cert(end_entity, intermediates, now)
+    }
+}
+
+impl ClientCertVerifier for PeerVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.as_client.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.verify(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.as_client.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.as_client.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.as_client.supported_verify_schemes()
+    }
 }
 
 impl ServerCertVerifier for PeerVerifier {
@@ -71,11 +121,7 @@ impl ServerCertVerifier for PeerVerifier {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let parsed = ParsedCertificate::try_from(end_entity)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
-        self.as_client.verify_client_cert(end_entity, intermediates, now)?;
-        Ok(ServerCertVerified::assertion())
+        self.verify(end_entity, intermediates, now).map(|_| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -118,7 +164,8 @@ impl Fault {
         match error {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYet,
-            CertificateError::UnknownIssuer => Self::Untrusted,
+            // The second, where an authority of the same name and another key is trusted.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::Untrusted,
             CertificateError::Revoked => Self::Revoked,
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => Self::Use,
             other => Self::Other(other.to_string()),
@@ -130,7 +177,7 @@ impl Fault {
         Some(match alert {
             // Of a certificate that is not valid yet, too.
             AlertDescription::CertificateExpired => Self::Expired,
-            AlertDescription::UnknownCA => Self::Untrusted,
+            AlertDescription::UnknownCA | AlertDescription::DecryptError => Self::Untrusted,
             AlertDescription::CertificateRevoked => Self::Revoked,
             AlertDescription::UnsupportedCertificate => Self::Use,
             AlertDescription::BadCertificate | AlertDescription::CertificateUnknown => Self::Other("is not accepted".to_owned()),
@@ -169,9 +216,7 @@ impl Material {
         let (provider, _) = server::provider(settings);
         let verifier = PeerVerifier::new(settings, self, provider).ok()?;
         let (own, chain) = self.identity.cert.split_first()?;
-        // Whatever it is called.
-        let name = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
-        match verifier.verify_server_cert(own, chain, &name, &[], now) {
+        match verifier.verify(own, chain, now) {
             Ok(_) => None,
             Err(rustls::Error::InvalidCertificate(error)) => Some(Fault::of(&error)),
             Err(error) => Some(Fault::Other(error.to_string())),

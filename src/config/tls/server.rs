@@ -46,11 +46,22 @@ impl Default for Resumption {
 }
 
 pub(super) fn build(settings: &TlsSettings, material: &Material, resumption: &Resumption) -> Result<ServerConfig, TlsError> {
+    let (provider, _) = provider(settings);
+    build_with(settings, material, resumption, verifier(settings, material, provider)?)
+}
+
+/// With what is to check the certificates of those who connect.
+pub(super) fn build_with(
+    settings: &TlsSettings,
+    material: &Material,
+    resumption: &Resumption,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, TlsError> {
     let (provider, versions) = provider(settings);
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(|error| suites_refused(&error))?;
-    let builder = match verifier(settings, material, provider)? {
+    let builder = match verifier {
         None => builder.with_no_client_auth(),
         Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
