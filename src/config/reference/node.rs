@@ -65,6 +65,15 @@ pub(super) const CLUSTER: Chapter = Chapter {
             .holds(Holds::Says("above the minimum"))
             .unit("ms"),
         own("close-clients-without-majority-after", "A node that has no majority for so long closes its clients (0x89).").unit("ms"),
+        own("transport/*/tls/enabled", "Whether the nodes speak TLS with each other; see [node-tls.md](node-tls.md)."),
+        own(
+            "transport/*/tls/hostname-verification",
+            "The certificate of a node has to be for the name of that node. `false`: any that the trust store is behind will do.",
+        ),
+        own(
+            "transport/*/tls/optional",
+            "Connections without TLS are taken too, and made to nodes that have nothing else: for the time of a change.",
+        ),
     ],
     example: "\
 <cluster>
@@ -154,6 +163,10 @@ pub(super) const HTTP: Chapter = Chapter {
         hive("rest-api/auth", "Permissions for it."),
         hive("rest-api/auth/enabled", ""),
         hive("health-api/enabled", "Its listeners are opened; HiveMQ's paths are served."),
+        own("prometheus/enabled", "A port of its own for metrics is opened, as HiveMQ's Prometheus extension does."),
+        own("prometheus/port", "0 takes any free port."),
+        own("prometheus/bind-address", "The address of this machine to listen on.").holds(Holds::Address).without("`127.0.0.1`"),
+        own("prometheus/metric-path", "Where the metrics are, beside `/metrics` and `/`.").without("`/metrics`"),
         hive("control-center", "HiveMQ's control center."),
         hive("control-center/enabled", "Its listeners are opened."),
         hive("control-center/users", "Its users."),
