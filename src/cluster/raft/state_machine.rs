@@ -70,6 +70,8 @@ struct Progress {
     applied: AppliedMarker,
     /// Something was applied that the store has not.
     is_ahead: bool,
+    /// A write failed: its changes are taken, and a later one must not say that the store has them.
+    has_failed: bool,
     commands: usize,
     bytes: usize,
 }
@@ -107,7 +109,7 @@ impl AppliedState {
     /// Tells what was applied, once more than enough is unwritten after it is written.
     fn publish(&self) -> io::Result<()> {
         let mut progress = self.progress.lock();
-        if progress.is_far_ahead() {
+        if progress.is_far_ahead() || progress.has_failed {
             self.write_locked(&mut progress)?;
         }
         drop(progress);
@@ -124,6 +126,9 @@ impl AppliedState {
     fn write_locked(&self, progress: &mut Progress) -> io::Result<()> {
         if !progress.is_ahead {
             return Ok(());
+        }
+        if std::mem::replace(&mut progress.has_failed, true) {
+            return Err(io::Error::other("an earlier write of the state failed"));
         }
         let changes = self.machine.take_changes()?;
         self.store.write(changes, encode(&progress.applied)?).map_err(io::Error::other)?;
