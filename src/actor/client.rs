@@ -187,8 +187,8 @@ pub struct Client {
     /// The actor stopped in the ordinary way.
     over: bool,
     timer_ms: u64,
-    /// What it publishes; broken where some of it is not stored.
-    lane: Arc<Lane>,
+    /// What it publishes, once it does; broken where some of it is not stored.
+    lane: Option<Arc<Lane>>,
     /// Payload bytes of its messages that are not stored yet.
     storing_bytes: usize,
     /// Questions to the outside, in the order they were asked.
@@ -245,7 +245,7 @@ impl Client {
             end_recorded: false,
             over: false,
             timer_ms: 0,
-            lane: Arc::default(),
+            lane: None,
             storing_bytes: 0,
             deferred: Seldom::default(),
             waker: None,

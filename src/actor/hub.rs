@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::cluster::chance;
 use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::{ConnectionRef, ShardId, State};
+use crate::signal::ConnectionFacts;
 
 use super::client::{Client, ClientItem};
 use super::clock;
@@ -67,18 +68,25 @@ pub enum HubItem {
 /// What a registered connection's queue starts with.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    pub client: ByteString,
-    pub shard: ShardId,
+    pub facts: Arc<ConnectionFacts>,
     pub connection: ConnectionRef,
+    pub shard: ShardId,
     /// The session's replicated queue may hold messages: it is persistent, or was until this connection resumed it.
     pub may_have_entries: bool,
     /// Messages of QoS above 0 that may be in flight.
-    pub window: usize,
+    pub window: u16,
 }
 
+impl Grant {
+    pub fn client(&self) -> &ByteString {
+        &self.facts.client_id
+    }
+}
+
+/// One of very many: small.
 struct LocalClient {
     mail: ClientMail,
-    queue: Option<QueueMail>,
+    queue: Option<Box<QueueMail>>,
     grant: Option<Grant>,
     /// Was asked to leave.
     leaves: bool,
@@ -141,7 +149,8 @@ impl Local {
         let mut clients = self.clients.borrow_mut();
         let Some(client) = clients.get_mut(&connection) else { return };
         let LocalClient { mail, queue, grant, .. } = client;
-        queue.get_or_insert_with(|| Queue::start_for(Rc::clone(self), connection, mail.clone(), grant.clone())).post(item);
+        let start = || Box::new(Queue::start_for(Rc::clone(self), connection, mail.clone(), grant.clone()));
+        queue.get_or_insert_with(start).post(item);
     }
 
     /// Posts to the queue actor if it was ever needed.
@@ -260,7 +269,7 @@ impl Hub {
         };
         let local: Vec<_> = self.local.clients.borrow().iter().filter_map(of_shard).collect();
         for (connection, mail, grant) in local {
-            let current = |state: &State| state.session(&grant.client).and_then(|session| session.connection);
+            let current = |state: &State| state.session(grant.client()).and_then(|session| session.connection);
             if cluster.read(shard, current).flatten() == Some(grant.connection) {
                 self.local.post(connection, QueueItem::Queued);
             } else {
@@ -293,7 +302,8 @@ impl Actor for Hub {
             hub.local.fire_timers(now.mono_ms);
             hub.ticks += 1;
             if hub.ticks.is_multiple_of(QUEUE_TICKS) {
-                let queues: Vec<QueueMail> = hub.local.clients.borrow().values().filter_map(|c| c.queue.clone()).collect();
+                let queues: Vec<QueueMail> =
+                    hub.local.clients.borrow().values().filter_map(|c| c.queue.as_deref().cloned()).collect();
                 for queue in queues {
                     queue.post(QueueItem::Tick);
                 }

@@ -159,7 +159,7 @@ impl Queue {
     fn granted(&mut self, grant: Grant) {
         self.may_have_entries = grant.may_have_entries;
         let sent = self.local.node().cluster().and_then(|cluster| {
-            cluster.read(grant.shard, |state| state.session(&grant.client).map(|s| s.queue_head.sent_seq)).flatten()
+            cluster.read(grant.shard, |state| state.session(grant.client()).map(|s| s.queue_head.sent_seq)).flatten()
         });
         self.sent_seq = sent.unwrap_or(0);
         self.grant = Some(grant);
@@ -223,7 +223,7 @@ impl Queue {
         if !self.writable || self.handing {
             return;
         }
-        let window = grant.window;
+        let window = usize::from(grant.window);
         let mut batch = Batch::default();
         if self.may_have_entries && self.outstanding < window {
             self.pump_entries(window - self.outstanding, &mut batch, ctx);
@@ -312,11 +312,11 @@ impl Queue {
     /// hand out nothing that its successor counts as not sent.
     fn entries_after(&self, grant: &Grant, after: u64, max: usize) -> Entries {
         let read = |state: &State| {
-            let current = state.session(&grant.client).filter(|session| session.connection == Some(grant.connection));
+            let current = state.session(grant.client()).filter(|session| session.connection == Some(grant.connection));
             let Some(current) = current else { return Entries { look: Look::default(), allowed: max } };
-            let handed = state.handed_out(&grant.client, after);
+            let handed = state.handed_out(grant.client(), after);
             let allowed = max.min(current.window().saturating_sub(handed));
-            Entries { look: state.look(&grant.client, after, allowed), allowed }
+            Entries { look: state.look(grant.client(), after, allowed), allowed }
         };
         self.local.node().cluster().and_then(|cluster| cluster.read(grant.shard, read)).unwrap_or_default()
     }
@@ -331,9 +331,9 @@ impl Queue {
         if steps.is_empty() {
             return;
         }
-        let command = Command::Acknowledge { client: grant.client.clone(), connection: grant.connection, steps };
+        let command = Command::Acknowledge { client: grant.client().clone(), connection: grant.connection, steps };
         if self.local.node().cluster().is_none_or(|cluster| cluster.submit_nowait(grant.shard, command).is_err()) {
-            tracing::debug!(client = %grant.client, "expired messages stay in the queue for now: the shard is overloaded");
+            tracing::debug!(client = %grant.client(), "expired messages stay in the queue for now: the shard is overloaded");
         }
     }
 
@@ -352,7 +352,7 @@ impl Queue {
     }
 
     fn receiver(&self, delivery: &Delivery) -> Option<Receiver> {
-        let client = self.grant.as_ref()?.client.clone();
+        let client = self.grant.as_ref()?.client().clone();
         Some(match &delivery.source {
             Source::Member { group } => Receiver::member(group.full(), client),
             _ => Receiver::Client(client),

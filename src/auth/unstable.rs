@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::Ipv4Addr;
 
 use bytestring::ByteString;
-use smallvec::SmallVec;
 
 /// Client ids that are remembered; of more, those that connected last.
 pub const ENTRIES_MAX: usize = 100_000;
@@ -54,8 +54,51 @@ struct Count {
     since_ms: u64,
     connects: u32,
     takeovers: u32,
-    /// Nearly every client comes from one.
-    addresses: SmallVec<[ByteString; 1]>,
+    addresses: Addresses,
+}
+
+/// Where a client came from lately, without repetition. There are as many as client ids, and nearly every client comes from one.
+#[derive(Debug, Default)]
+enum Addresses {
+    #[default]
+    Unknown,
+    One(Ipv4Addr),
+    Others(Box<Vec<ByteString>>),
+}
+
+impl Addresses {
+    fn add(&mut self, address: &ByteString) {
+        let addresses = match self {
+            Self::Unknown => {
+                *self = match address.parse() {
+                    Ok(one) => Self::One(one),
+                    Err(_) => Self::Others(Box::new(vec![address.clone()])),
+                };
+                return;
+            }
+            Self::One(one) if address.parse() == Ok(*one) => return,
+            Self::One(one) => {
+                *self = Self::Others(Box::new(vec![one.to_string().into(), address.clone()]));
+                return;
+            }
+            Self::Others(addresses) => addresses,
+        };
+        if addresses.contains(address) {
+            return;
+        }
+        if addresses.len() >= ADDRESSES_MAX {
+            addresses.remove(0);
+        }
+        addresses.push(address.clone());
+    }
+
+    fn into_vec(self) -> Vec<ByteString> {
+        match self {
+            Self::Unknown => Vec::new(),
+            Self::One(one) => vec![one.to_string().into()],
+            Self::Others(addresses) => *addresses,
+        }
+    }
 }
 
 impl Unstable {
@@ -72,13 +115,8 @@ impl Unstable {
         }
         count.connects += 1;
         count.takeovers += u32::from(took_over);
-        if let Some(address) = address
-            && !count.addresses.contains(address)
-        {
-            if count.addresses.len() >= ADDRESSES_MAX {
-                count.addresses.remove(0);
-            }
-            count.addresses.push(address.clone());
+        if let Some(address) = address {
+            count.addresses.add(address);
         }
         let (cause, number) = if count.takeovers >= self.limits.takeovers {
             (Cause::Fight, count.takeovers)

@@ -170,6 +170,10 @@ impl Machine for Shard {
         self.state.write().written();
     }
 
+    fn changed_records(&self) -> usize {
+        self.state.read().changed_records()
+    }
+
     fn publish(&self) -> io::Result<()> {
         let filling = {
             let mut state = self.state.write();

@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::*;
 use crate::cluster::PeerMessage;
-use crate::cluster::raft::state_machine::{StateMachine, UNWRITTEN_COMMANDS_MAX};
+use crate::cluster::raft::state_machine::{StateMachine, UNWRITTEN_RECORDS_MAX};
 use crate::cluster::raft::type_config::{LogId, TypeConfig};
 use crate::mqtt::{Message, Origin, QoS, SubscriptionIds};
 use crate::replica::command::{Batch, ConnectCommand, TakeOver};
@@ -36,6 +36,8 @@ impl Hooks for Told {
 struct Fragile {
     store: Arc<dyn StateStore>,
     broken: AtomicBool,
+    /// Writes are refused.
+    full: AtomicBool,
     writes: AtomicUsize,
 }
 
@@ -57,6 +59,9 @@ impl Reads for Fragile {
 
 impl StateStore for Fragile {
     fn write(&self, changes: Changes, applied: Vec<u8>) -> Result<(), StorageError> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(StorageError::Engine("the disk is full".to_owned()));
+        }
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.store.write(changes, applied)
     }
@@ -89,8 +94,12 @@ struct Rig {
 impl Rig {
     async fn new() -> Self {
         let storage = Storage::open(std::path::Path::new(""), Mode::InMemory, "a", 1, 0).unwrap();
-        let store =
-            Arc::new(Fragile { store: storage.state(1).unwrap(), broken: AtomicBool::new(false), writes: AtomicUsize::new(0) });
+        let store = Arc::new(Fragile {
+            store: storage.state(1).unwrap(),
+            broken: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            writes: AtomicUsize::new(0),
+        });
         let told = Arc::new(Told::default());
         let visibility = Arc::new(Visibility::new(1, 1, None));
         let shard = Shard::load(ShardId(0), 1, 1, Arc::clone(&store) as _, 0, Arc::clone(&told) as _, visibility).unwrap();
@@ -141,8 +150,12 @@ fn message(topic: &str) -> Arc<Message> {
 }
 
 fn connect(connection: ConnectionRef) -> Command {
+    connect_as("c", connection)
+}
+
+fn connect_as(client_id: &str, connection: ConnectionRef) -> Command {
     let facts = ConnectionFacts {
-        client_id: "c".into(),
+        client_id: client_id.into(),
         client_id_assigned: false,
         client_ip: None,
         node_ip: None,
@@ -202,26 +215,57 @@ async fn what_is_queued_leaves_memory_when_it_is_written() {
     assert_eq!(topics, ["one"]);
 }
 
-/// What comes and goes between two writes costs the disk nothing, and a restart finds what the log does not have any more.
 #[tokio::test]
 async fn changes_are_written_together_when_there_are_many_of_them() {
     let mut rig = Rig::new().await;
-    for connection in 1..UNWRITTEN_COMMANDS_MAX as u64 {
-        rig.apply(connect(ConnectionRef { node: 1, incarnation: 1, connection })).await.unwrap();
+    while rig.shard.changed_records() < UNWRITTEN_RECORDS_MAX - 2 {
+        assert_eq!(rig.store.writes.load(Ordering::Relaxed), 0);
+        let connection = ConnectionRef { node: 1, incarnation: 1, connection: rig.index };
+        rig.apply(connect_as(&format!("c{}", rig.index), connection)).await.unwrap();
     }
-    assert_eq!(rig.store.writes.load(Ordering::Relaxed), 0);
-    rig.apply(Command::RemoveSession { client: "c".into(), reason_code: 0x98, will: false }).await.unwrap();
+    let connection = ConnectionRef { node: 1, incarnation: 1, connection: rig.index };
+    rig.apply(connect_as("last", connection)).await.unwrap();
     assert_eq!(rig.store.writes.load(Ordering::Relaxed), 1, "so many are written at once");
-    let mut kinds = Vec::new();
-    rig.store
-        .load(&mut |key, _| {
-            kinds.push(key[0]);
-            Ok(())
-        })
-        .unwrap();
-    assert!(!kinds.contains(&0x10), "the session came and went unwritten: {kinds:?}");
-    assert_eq!(rig.machine.applied().write().unwrap().last_log_id.map(|id| id.index()), Some(UNWRITTEN_COMMANDS_MAX as u64));
+    assert_eq!(rig.shard.changed_records(), 0);
+    let applied = rig.machine.applied().write().unwrap().last_log_id.map(|id| id.index());
+    assert_eq!(applied, Some(rig.index));
     assert_eq!(rig.store.writes.load(Ordering::Relaxed), 1, "nothing is left to write");
+}
+
+/// What comes and goes between two writes costs the disk nothing, however much of it there is.
+#[tokio::test]
+async fn a_message_that_comes_and_goes_is_never_written() {
+    let mut rig = Rig::new().await;
+    let connection = ConnectionRef { node: 1, incarnation: 1, connection: 1 };
+    rig.apply(connect(connection)).await.unwrap();
+    rig.machine.applied().write().unwrap();
+    for seq in 1..=UNWRITTEN_RECORDS_MAX as u64 {
+        rig.queue("passing").await.unwrap();
+        let steps = vec![(seq, crate::replica::command::QueueStep::Completed)];
+        rig.apply(Command::Acknowledge { client: "c".into(), connection, steps }).await.unwrap();
+    }
+    assert_eq!(rig.store.writes.load(Ordering::Relaxed), 1);
+    rig.queue("stays").await.unwrap();
+    let changes = rig.shard.take_changes().unwrap();
+    let kinds: Vec<_> = changes.iter().map(|(key, value)| (key[0], value.is_some())).collect();
+    assert_eq!(kinds.len(), 3, "the head, the queue's head and the message that stays: {kinds:?}");
+    assert!(kinds.iter().all(|(_, is_there)| *is_there), "nothing is deleted that was never there: {kinds:?}");
+}
+
+/// The changes of a write that failed are lost to a later one: it must not say that the store has them.
+#[tokio::test]
+async fn after_a_write_that_failed_nothing_is_written_or_told() {
+    let mut rig = full().await;
+    let stored = rig.store.applied().unwrap();
+    rig.store.full.store(true, Ordering::Relaxed);
+    rig.queue("three").await.unwrap();
+    rig.told();
+    assert!(rig.machine.applied().write().unwrap_err().to_string().contains("full"));
+    rig.store.full.store(false, Ordering::Relaxed);
+    assert!(rig.machine.applied().write().is_err());
+    assert!(rig.queue("four").await.is_err());
+    assert_eq!(rig.told(), Vec::new());
+    assert_eq!(rig.store.applied().unwrap(), stored, "a restart applies it again");
 }
 
 /// The message that makes room cannot be read, so it cannot be reported: neither the report nor anything behind it gets out.

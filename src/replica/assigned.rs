@@ -44,7 +44,7 @@ impl State {
         self.enqueue_for_session(scope, client, message, entry);
         if self.sessions.get(client).is_some_and(|session| session.queue_head.next_seq > seq) {
             self.assigned.entry(client.clone()).or_default().insert(seq, group.clone());
-            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
+            self.dirty.created(RecordKey::Assigned(client.clone(), seq));
         }
     }
 
@@ -59,10 +59,10 @@ impl State {
         let before_ms = session.queue.next_expiry_ms();
         let mut returned = Vec::new();
         for (seq, group) in unsent {
-            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
+            self.dirty.gone(RecordKey::Assigned(client.clone(), seq));
             let Some(slot) = session.queue.find(seq).and_then(|index| session.queue.take(index)) else { continue };
             self.queued_count -= 1;
-            self.dirty.mark(RecordKey::Entry(QueueOwner::Session(client.clone()), seq));
+            self.dirty.gone(RecordKey::Entry(QueueOwner::Session(client.clone()), seq));
             returned.push((group, slot));
         }
         let after_ms = session.queue.next_expiry_ms();
@@ -93,7 +93,7 @@ impl State {
         let QueueOwner::Session(client) = owner else { return };
         let Some(groups) = self.assigned.get_mut(client) else { return };
         if groups.remove(&seq).is_some() {
-            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
+            self.dirty.gone(RecordKey::Assigned(client.clone(), seq));
         }
         if groups.is_empty() {
             self.assigned.remove(client);
@@ -103,7 +103,7 @@ impl State {
     /// The session is gone.
     pub(super) fn forget_all_assigned(&mut self, client: &ByteString) {
         for seq in self.assigned.remove(client).into_iter().flat_map(|groups| groups.into_keys()) {
-            self.dirty.mark(RecordKey::Assigned(client.clone(), seq));
+            self.dirty.gone(RecordKey::Assigned(client.clone(), seq));
         }
     }
 }

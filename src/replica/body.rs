@@ -411,7 +411,7 @@ impl Bodies {
         if let Some(place) = body.place.filter(|place| self.by_place.get(place) == Some(&id)) {
             self.by_place.remove(&place);
         }
-        (0..body.parts()).for_each(|ordinal| dirty.mark(RecordKey::BodyPart(id, ordinal)));
+        (0..body.parts()).for_each(|ordinal| dirty.gone(RecordKey::BodyPart(id, ordinal)));
     }
 }
 
@@ -433,7 +433,7 @@ impl State {
         let Some(&id) = self.bodies.under_way.get(&node) else { return };
         let ordinal = self.bodies.by_id.get(&id).map_or(0, Body::parts);
         if id.incarnation == incarnation && self.bodies.append(id, offset, &part.bytes).is_some() {
-            self.dirty.mark(RecordKey::BodyPart(id, ordinal));
+            self.dirty.created(RecordKey::BodyPart(id, ordinal));
         }
     }
 

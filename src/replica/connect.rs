@@ -37,9 +37,7 @@ impl State {
         let received_packet_ids =
             if session_present { self.resume(scope, client, command, window) } else { self.create(client, command, window) };
 
-        self.connected.entry((node, incarnation)).or_default().insert(client.clone());
-        self.dirty.mark(RecordKey::Session(client.clone()));
-        self.dirty.mark(RecordKey::QueueHead(client.clone()));
+        *self.connected.entry((node, incarnation)).or_default() += 1;
         scope.tell(Event::Connected {
             client: client.clone(),
             connection: command.connection,
@@ -99,8 +97,10 @@ impl State {
             window,
         };
         session.queue.shield(session.window());
+        self.dirty.created(RecordKey::Session(client.clone()));
+        self.dirty.created(RecordKey::QueueHead(client.clone()));
         if window != 0 {
-            self.dirty.mark(RecordKey::Window(client.clone()));
+            self.dirty.created(RecordKey::Window(client.clone()));
         }
         self.sessions.insert(session);
         Vec::new()
@@ -115,6 +115,8 @@ impl State {
             self.cancel_pending_will(client);
         }
         let Some(session) = self.sessions.get_mut(client) else { return Vec::new() };
+        self.dirty.mark(RecordKey::Session(client.clone()));
+        self.dirty.mark(RecordKey::QueueHead(client.clone()));
         self.due.change(session.expires_at_ms.take(), None, || DueKey::Session(client.clone()));
         session.connection = Some(command.connection);
         session.facts = command.facts.clone();

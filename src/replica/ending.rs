@@ -73,8 +73,9 @@ impl State {
         }
         progress.dead_through = Some(incarnation);
         self.discard_under_way(node, incarnation);
-        let of_node = self.connected.range((node, Incarnation::MIN)..=(node, incarnation));
-        let mut clients: Vec<ByteString> = of_node.flat_map(|(_, clients)| clients.iter().cloned()).collect();
+        let is_of_node = |at: ConnectionRef| at.node == node && at.incarnation <= incarnation;
+        let of_node = self.sessions.in_no_order().filter(|session| session.connection.is_some_and(is_of_node));
+        let mut clients: Vec<ByteString> = of_node.map(|session| session.client.clone()).collect();
         clients.sort_unstable();
         let ending = Ending {
             initiator: Initiator::Unspecified,
@@ -141,7 +142,7 @@ impl State {
             self.left.push(client.clone());
         }
         let lifecycle = session.lifecycle.then(|| session.facts.clone());
-        self.forget_connection(client, connection);
+        self.forget_connection(connection);
         self.return_unsent(scope, client);
 
         if let Some(facts) = lifecycle {
@@ -168,7 +169,7 @@ impl State {
         self.due.change(session.queue.next_expiry_ms(), None, || DueKey::Queue(QueueOwner::Session(client.clone())));
         self.queued_count -= session.queue.entries.len();
         self.subscription_count -= session.subscriptions.len();
-        self.dirty.mark_session(&session);
+        self.dirty.session_gone(&session);
         self.ahead.forget(&QueueOwner::Session(client.clone()));
         self.forget_all_assigned(client);
         let expired_at_ms = session.expires_at_ms.filter(|at_ms| *at_ms <= scope.now_ms);
@@ -210,11 +211,11 @@ impl State {
         self.append_outbox(scope, OutboxEvent::Publish { message, dead_known: false });
     }
 
-    fn forget_connection(&mut self, client: &ByteString, connection: ConnectionRef) {
+    fn forget_connection(&mut self, connection: ConnectionRef) {
         let key = (connection.node, connection.incarnation);
-        if let Some(clients) = self.connected.get_mut(&key) {
-            clients.remove(client);
-            if clients.is_empty() {
+        if let Some(count) = self.connected.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
                 self.connected.remove(&key);
             }
         }

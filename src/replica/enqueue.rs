@@ -85,12 +85,12 @@ impl State {
         match pushed {
             Pushed::Queued { seq } => {
                 self.queued_count += 1;
-                self.dirty.mark(RecordKey::Entry(owner(), seq));
+                self.dirty.created(RecordKey::Entry(owner(), seq));
             }
             Pushed::QueuedInstead { seq, discarded } => {
-                self.dirty.mark(RecordKey::Entry(owner(), seq));
+                self.dirty.created(RecordKey::Entry(owner(), seq));
                 let (owner, qos) = (owner(), discarded.qos());
-                self.dirty.mark(RecordKey::Entry(owner.clone(), discarded.seq()));
+                self.dirty.gone(RecordKey::Entry(owner.clone(), discarded.seq()));
                 let receiver = self.receiver_of(&owner, discarded.seq());
                 self.forget_assigned(&owner, discarded.seq());
                 if let Some(message) = self.message_of_taken(&owner, discarded) {
@@ -205,9 +205,10 @@ pub(super) fn walk(
     let mut walked = Walked::default();
     for (seq, step) in steps {
         let Some(index) = queue.find(*seq) else { continue };
-        dirty.mark(RecordKey::Entry(owner.clone(), *seq));
+        let key = RecordKey::Entry(owner.clone(), *seq);
         let loss = match step {
             QueueStep::Received => {
+                dirty.mark(key);
                 queue.forget_message(index);
                 continue;
             }
@@ -216,6 +217,7 @@ pub(super) fn walk(
             QueueStep::Dropped(reason) => Some(Loss::Dropped(*reason)),
         };
         let Some(entry) = queue.take(index) else { continue };
+        dirty.gone(key);
         walked.removed += 1;
         if let Some(loss) = loss {
             walked.lost.push((entry, loss));

@@ -108,7 +108,7 @@ impl State {
         self.queued_count -= 1;
         let (receiver, qos) = (self.receiver_of(&owner, expired.seq()), expired.qos());
         self.forget_assigned(&owner, expired.seq());
-        self.dirty.mark(RecordKey::Entry(owner.clone(), expired.seq()));
+        self.dirty.gone(RecordKey::Entry(owner.clone(), expired.seq()));
         if let Some(message) = self.message_of_taken(&owner, expired) {
             self.report_expired(scope, message, qos, receiver);
         }

@@ -37,6 +37,7 @@ impl State {
         }
         // Not by `entry`, which would take a copy of the name each time.
         if !self.groups.contains_key(id) {
+            self.dirty.created(RecordKey::Group(id.clone()));
             let made = Group { queue: Queue::default(), queue_head: QueueHead::new(limit, discard_oldest) };
             self.groups.insert(id.clone(), made);
         }
@@ -136,7 +137,7 @@ impl State {
             if !self.groups.contains_key(id) {
                 let queue_head = QueueHead::new(declare.queue_limit, declare.discard_oldest);
                 self.groups.insert(id.clone(), Group { queue: Queue::default(), queue_head });
-                self.dirty.mark(RecordKey::Group(id.clone()));
+                self.dirty.created(RecordKey::Group(id.clone()));
             }
         }
     }
@@ -149,9 +150,9 @@ impl State {
         let Some(group) = self.groups.remove(id) else { return };
         self.due.change(group.queue.next_expiry_ms(), None, || DueKey::Queue(QueueOwner::Group(id.clone())));
         self.queued_count -= group.queue.entries.len();
-        self.dirty.mark(RecordKey::Group(id.clone()));
+        self.dirty.gone(RecordKey::Group(id.clone()));
         for entry in &group.queue.entries {
-            self.dirty.mark(RecordKey::Entry(QueueOwner::Group(id.clone()), entry.seq()));
+            self.dirty.gone(RecordKey::Entry(QueueOwner::Group(id.clone()), entry.seq()));
         }
         self.ahead.forget(&QueueOwner::Group(id.clone()));
         scope.tell_group_removed(id.clone());

@@ -19,7 +19,7 @@ impl State {
         let event = Arc::new(event);
         self.head.outbox_last = position;
         self.push_outbox(position, event.clone());
-        self.dirty.mark(RecordKey::Outbox(position));
+        self.dirty.created(RecordKey::Outbox(position));
         scope.tell(Event::Outbox { position, event });
     }
 
@@ -60,7 +60,7 @@ impl State {
     pub(super) fn trim_outbox(&mut self, through: Position) {
         while let Some((position, _)) = self.outbox.pop_front_if(|(position, _)| *position <= through) {
             self.head.outbox_trimmed = position;
-            self.dirty.mark(RecordKey::Outbox(position));
+            self.dirty.gone(RecordKey::Outbox(position));
         }
         while self.to_retain.pop_front_if(|(position, _)| *position <= through).is_some() {}
     }

@@ -27,7 +27,7 @@ impl State {
         if !is_planted(Plant::Qos2IdentifierNotStored) && !session.received.insert(packet_id.get()) {
             return Outcome::Received { duplicate: true };
         }
-        self.dirty.mark(RecordKey::Received(client.clone(), packet_id.get()));
+        self.dirty.created(RecordKey::Received(client.clone(), packet_id.get()));
         self.append_outbox(scope, OutboxEvent::Publish { message: message.clone(), dead_known: true });
         Outcome::Received { duplicate: false }
     }
@@ -36,7 +36,7 @@ impl State {
     pub(super) fn release(&mut self, client: &ByteString, connection: ConnectionRef, packet_id: PacketId) {
         let Some(session) = self.sessions.current_mut(client, connection) else { return };
         if session.received.remove(&packet_id.get()) {
-            self.dirty.mark(RecordKey::Received(client.clone(), packet_id.get()));
+            self.dirty.gone(RecordKey::Received(client.clone(), packet_id.get()));
         }
     }
 }

@@ -4,7 +4,8 @@
 //! added and the old one stays readable. A large payload has records of its own (see `body`), each with the length of the whole
 //! (u64, big-endian) and the bytes behind the format version.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -40,40 +41,73 @@ const FORMAT: u8 = 1;
 /// The same for a record whose message has its payload in a body: the body's id stands before the fields.
 const FORMAT_WITH_BODY: u8 = 2;
 
+/// Most records are not longer.
+const RECORD_BYTES_USUAL: usize = 128;
+
 /// No record is longer: a damaged length must not become an allocation.
 const RECORD_BYTES_MAX: usize = 1 << 29;
 
-/// Keys of records that differ from what was last written.
+/// Keys of records that differ from what was last written. What comes and goes in between is never written, nor deleted.
 #[derive(Debug, Default)]
 pub(super) struct DirtyRecords {
-    keys: HashSet<RecordKey, RandomState>,
+    keys: HashMap<RecordKey, Written, RandomState>,
+}
+
+/// Whether a record may have been there when records were last written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Maybe,
+    Never,
 }
 
 impl DirtyRecords {
     pub(super) fn keys(&self) -> impl Iterator<Item = &RecordKey> {
-        self.keys.iter()
+        self.keys.keys()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The record may have changed.
     pub(super) fn mark(&mut self, key: RecordKey) {
-        self.keys.insert(key);
+        self.keys.entry(key).or_insert(Written::Maybe);
     }
 
-    /// Marks all records of a session that is gone.
-    pub(super) fn mark_session(&mut self, session: &Session) {
+    /// The record is there now, and was not before.
+    pub(super) fn created(&mut self, key: RecordKey) {
+        self.keys.entry(key).or_insert(Written::Never);
+    }
+
+    /// The record is not there any more.
+    pub(super) fn gone(&mut self, key: RecordKey) {
+        match self.keys.entry(key) {
+            Entry::Occupied(known) if *known.get() == Written::Never => {
+                known.remove();
+            }
+            Entry::Occupied(_) => {}
+            Entry::Vacant(unknown) => {
+                unknown.insert(Written::Maybe);
+            }
+        }
+    }
+
+    /// All records of a session are gone.
+    pub(super) fn session_gone(&mut self, session: &Session) {
         let client = &session.client;
-        self.mark(RecordKey::Session(client.clone()));
-        self.mark(RecordKey::QueueHead(client.clone()));
+        self.gone(RecordKey::Session(client.clone()));
+        self.gone(RecordKey::QueueHead(client.clone()));
         if session.window != 0 {
-            self.mark(RecordKey::Window(client.clone()));
+            self.gone(RecordKey::Window(client.clone()));
         }
         for filter in session.subscriptions.keys() {
-            self.mark(RecordKey::Subscription(client.clone(), filter.clone()));
+            self.gone(RecordKey::Subscription(client.clone(), filter.clone()));
         }
         for packet_id in &session.received {
-            self.mark(RecordKey::Received(client.clone(), *packet_id));
+            self.gone(RecordKey::Received(client.clone(), *packet_id));
         }
         for entry in &session.queue.entries {
-            self.mark(RecordKey::Entry(QueueOwner::Session(client.clone()), entry.seq()));
+            self.gone(RecordKey::Entry(QueueOwner::Session(client.clone()), entry.seq()));
         }
     }
 }
@@ -87,11 +121,16 @@ impl State {
         let keys = std::mem::take(&mut self.dirty.keys);
         if self.cold.is_some() {
             let entry = |key: &RecordKey| if let RecordKey::Entry(owner, seq) = key { Some((owner.clone(), *seq)) } else { None };
-            self.fresh.extend(keys.iter().filter_map(entry));
+            self.fresh.extend(keys.keys().filter_map(entry));
         }
-        let mut changes: Vec<_> = keys.iter().map(|key| (key.encode(), self.value(key))).collect();
+        let mut changes: Vec<_> = keys.keys().map(|key| (key.encode(), self.value(key))).collect();
         changes.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         changes
+    }
+
+    /// So many records differ from what was last written.
+    pub fn changed_records(&self) -> usize {
+        self.dirty.len()
     }
 
     /// All records, for a snapshot; an owner comes before what belongs to it.
@@ -234,8 +273,7 @@ impl State {
         self.sessions.for_each_mut(|session| {
             let client = &session.client;
             if let Some(connection) = session.connection {
-                let of_node = self.connected.entry((connection.node, connection.incarnation)).or_default();
-                of_node.insert(client.clone());
+                *self.connected.entry((connection.node, connection.incarnation)).or_default() += 1;
             }
             session.queue.shield(usize::MAX);
             session.queue.set_begun(session.queue_head.sent_seq);
@@ -419,7 +457,9 @@ fn encode_behind<T: Serialize>(mut bytes: Vec<u8>, value: &T) -> Vec<u8> {
 }
 
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    encode_behind(vec![FORMAT], value)
+    let mut bytes = Vec::with_capacity(RECORD_BYTES_USUAL);
+    bytes.push(FORMAT);
+    encode_behind(bytes, value)
 }
 
 fn encode_with_body<T: Serialize>(id: BodyId, value: &T) -> Vec<u8> {

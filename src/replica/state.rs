@@ -15,7 +15,7 @@ use super::record::DirtyRecords;
 use super::record_key::QueueOwner;
 use super::retained::RetainedTree;
 use super::session::{Group, Session};
-use super::sessions::{ClientSet, Sessions};
+use super::sessions::Sessions;
 use crate::mqtt::{GroupId, Message};
 
 pub use super::record::{Record, RecordError};
@@ -37,7 +37,7 @@ pub struct State {
     pub(super) bodies: Bodies,
 
     // Derived from the above; rebuilt by `finish_load`.
-    pub(super) connected: BTreeMap<(NodeId, Incarnation), ClientSet>,
+    pub(super) connected: BTreeMap<(NodeId, Incarnation), usize>,
     /// Messages in `outbox` that their topics' shards will retain.
     pub(super) to_retain: VecDeque<(Position, Arc<Message>)>,
     pub(super) due: DueTimes,
@@ -141,7 +141,7 @@ impl State {
 
     /// Sessions that have a connection.
     pub fn connected_count(&self) -> usize {
-        self.connected.values().map(ClientSet::len).sum()
+        self.connected.values().sum()
     }
 
     pub fn group(&self, group: &GroupId) -> Option<&Group> {
@@ -270,7 +270,7 @@ impl State {
 
     /// Connections here, of each node that has some.
     pub fn connections_by_node(&self) -> Vec<(NodeId, u64)> {
-        self.connected.iter().map(|((node, _), clients)| (*node, clients.len() as u64)).collect()
+        self.connected.iter().map(|((node, _), count)| (*node, *count as u64)).collect()
     }
 
     /// Node incarnations that have connections here, to find those of dead ones.

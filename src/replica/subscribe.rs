@@ -26,7 +26,12 @@ impl State {
             existed.push(former.is_some());
             self.subscription_count += usize::from(former.is_none());
             if former.as_ref() != Some(subscription) {
-                self.dirty.mark(RecordKey::Subscription(client.clone(), subscription.filter.clone()));
+                let key = RecordKey::Subscription(client.clone(), subscription.filter.clone());
+                if former.is_some() {
+                    self.dirty.mark(key)
+                } else {
+                    self.dirty.created(key)
+                }
                 scope.tell(Event::Subscribed { client: client.clone(), subscription: subscription.clone() });
             }
         }
@@ -48,7 +53,7 @@ impl State {
             existed.push(found);
             if found {
                 self.subscription_count -= 1;
-                self.dirty.mark(RecordKey::Subscription(client.clone(), filter.clone()));
+                self.dirty.gone(RecordKey::Subscription(client.clone(), filter.clone()));
                 scope.tell(Event::Unsubscribed { client: client.clone(), filter: filter.clone() });
             }
         }

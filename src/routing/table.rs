@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ahash::RandomState;
 use bytestring::ByteString;
+use hashbrown::HashTable;
 use parking_lot::RwLock;
 
 use super::collect::{MatchedNodes, Matches, collect};
@@ -37,7 +38,7 @@ pub struct Member {
 /// All subscriptions of the cluster.
 #[derive(Debug, Default)]
 pub struct Table {
-    clients: Parts<ByteString, ClientEntry>,
+    clients: Clients,
     exact: Parts<Arc<str>, FilterNode>,
     wildcards: RwLock<Trie>,
     /// Filters in `wildcards`; while there are none its lock is left alone.
@@ -53,6 +54,12 @@ pub struct Table {
 struct ClientEntry {
     route: RouteKey,
     filters: SmallSet<FilterKey>,
+}
+
+impl ClientEntry {
+    fn is_of(&self, client: &str) -> bool {
+        self.route.0.client == client
+    }
 }
 
 /// A subscription's name as the client's entry keeps it; the strings are those of the filter's node.
@@ -87,8 +94,9 @@ impl Table {
         options: SubscriptionOptions,
         identifier: Option<u32>,
     ) {
-        let mut clients = self.clients.part(client).write();
-        let entry = client_entry(&mut clients, shard, client, RouteState::default());
+        let (hash, part) = self.clients.part(client);
+        let mut clients = part.write();
+        let entry = self.clients.entry(hash, &mut clients, shard, client, RouteState::default());
         let subscriber = Subscriber { route: entry.route.clone(), options, identifier: identifier.and_then(NonZeroU32::new) };
         let (key, new) = self.insert(filter, subscriber);
         if new {
@@ -99,8 +107,9 @@ impl Table {
     }
 
     pub fn unsubscribe(&self, client: &ByteString, filter: &SubscriptionFilter) {
-        let mut clients = self.clients.part(client).write();
-        let Some(entry) = clients.get_mut(&**client) else { return };
+        let (hash, part) = self.clients.part(client);
+        let mut clients = part.write();
+        let Some(entry) = clients.find_mut(hash, |entry| entry.is_of(client)) else { return };
         let key = FilterKey { filter: (&*filter.filter).into(), share: filter.share.as_deref().map(Arc::from) };
         if let Some(known) = entry.filters.remove(&key) {
             self.remove(&known, &entry.route);
@@ -109,16 +118,21 @@ impl Table {
 
     /// Notes where the client is (creates it where unknown).
     pub fn set_state(&self, shard: u16, client: &ByteString, state: RouteState) {
-        let mut clients = self.clients.part(client).write();
-        client_entry(&mut clients, shard, client, state).route.0.set_state(state);
+        let (hash, part) = self.clients.part(client);
+        self.clients.entry(hash, &mut part.write(), shard, client, state).route.0.set_state(state);
     }
 
     /// The session is gone with all its subscriptions.
     pub fn remove_client(&self, client: &ByteString) {
-        let mut clients = self.clients.part(client).write();
-        if let Some(entry) = clients.remove(&**client) {
+        let (hash, part) = self.clients.part(client);
+        let mut clients = part.write();
+        if let Ok(known) = clients.find_entry(hash, |entry| entry.is_of(client)) {
+            let (entry, _) = known.remove();
             self.forget(&entry);
-            shrink(&mut clients);
+            if is_mostly_empty(clients.capacity(), clients.len()) {
+                let len = clients.len();
+                clients.shrink_to(len * 2, |entry| self.clients.hasher.hash_one(&*entry.route.0.client));
+            }
         }
     }
 
@@ -128,20 +142,22 @@ impl Table {
         for part in &self.clients.parts {
             let clients = part.read();
             found.extend(
-                clients.values().map(|e| &e.route.0).filter(|route| route.shard == shard).map(|route| route.client.clone()),
+                clients.iter().map(|e| &e.route.0).filter(|route| route.shard == shard).map(|route| route.client.clone()),
             );
         }
         found
     }
 
     pub fn client(&self, client: &str) -> Option<Arc<ClientRoute>> {
-        self.clients.part(client).read().get(client).map(|entry| Arc::clone(&entry.route.0))
+        let (hash, part) = self.clients.part(client);
+        part.read().find(hash, |entry| entry.is_of(client)).map(|entry| Arc::clone(&entry.route.0))
     }
 
     /// Subscriptions of a client with options and Subscription Identifier, sorted by filter.
     pub fn subscriptions_of(&self, client: &str) -> Vec<(SubscriptionFilter, SubscriptionOptions, Option<u32>)> {
-        let clients = self.clients.part(client).read();
-        let Some(entry) = clients.get(client) else { return Vec::new() };
+        let (hash, part) = self.clients.part(client);
+        let clients = part.read();
+        let Some(entry) = clients.find(hash, |entry| entry.is_of(client)) else { return Vec::new() };
         let mut all: Vec<_> = entry.filters.iter().filter_map(|key| self.subscription(key, &entry.route)).collect();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         all
@@ -321,17 +337,43 @@ fn has_wildcard(filter: &str) -> bool {
     filter.bytes().any(|b| matches!(b, b'+' | b'#'))
 }
 
-/// The client's entry, made with `state` where it is not known. The id is copied: the caller's may be a slice of a read buffer.
-fn client_entry<'a>(
-    clients: &'a mut Part<ByteString, ClientEntry>,
-    shard: u16,
-    client: &str,
-    state: RouteState,
-) -> &'a mut ClientEntry {
-    clients.entry(client.into()).or_insert_with_key(|id| ClientEntry {
-        route: RouteKey(Arc::new(ClientRoute::new(id.clone(), shard, state))),
-        filters: SmallSet::Empty,
-    })
+/// The clients by their ids, in parts with a lock each. The id is in the route alone: there are as many entries as sessions in the cluster.
+#[derive(Debug)]
+struct Clients {
+    hasher: RandomState,
+    parts: Box<[RwLock<HashTable<ClientEntry>>]>,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self { hasher: RandomState::new(), parts: (0..PARTS).map(|_| RwLock::default()).collect() }
+    }
+}
+
+impl Clients {
+    /// The hash of an id, and the part that it is in.
+    #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash choose a part")]
+    fn part(&self, client: &str) -> (u64, &RwLock<HashTable<ClientEntry>>) {
+        let hash = self.hasher.hash_one(client);
+        (hash, &self.parts[(hash >> 24) as usize % PARTS])
+    }
+
+    /// The client's entry, made with `state` where it is not known.
+    fn entry<'a>(
+        &self,
+        hash: u64,
+        clients: &'a mut HashTable<ClientEntry>,
+        shard: u16,
+        client: &ByteString,
+        state: RouteState,
+    ) -> &'a mut ClientEntry {
+        let hasher = |entry: &ClientEntry| self.hasher.hash_one(&*entry.route.0.client);
+        let entry = clients.entry(hash, |entry| entry.is_of(client), hasher).or_insert_with(|| ClientEntry {
+            route: RouteKey(Arc::new(ClientRoute::new(client.clone(), shard, state))),
+            filters: SmallSet::Empty,
+        });
+        entry.into_mut()
+    }
 }
 
 type Part<K, V> = HashMap<K, V, RandomState>;
@@ -358,9 +400,13 @@ impl<K, V> Parts<K, V> {
 
 /// Gives memory back after most of a part went.
 fn shrink<K: Eq + Hash, V>(part: &mut Part<K, V>) {
-    if part.capacity() > 1024 && part.capacity() / 8 > part.len() {
+    if is_mostly_empty(part.capacity(), part.len()) {
         part.shrink_to(part.len() * 2);
     }
+}
+
+fn is_mostly_empty(capacity: usize, len: usize) -> bool {
+    capacity > 1024 && capacity / 8 > len
 }
 
 #[cfg(test)]

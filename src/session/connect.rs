@@ -95,7 +95,7 @@ pub(super) fn negotiate(
         clean_start: connect.clean_start,
         session_expiry_interval_s,
         will,
-        username: connect.username,
+        username: connect.username.as_deref().map(ByteString::from),
         user_properties: connect.properties.user_properties,
         send_window: terms.send_window,
     };
@@ -121,7 +121,8 @@ fn client_id(
         return Err(Offence::ClientIdTooLong);
     }
     if !connect.client_id.is_empty() {
-        return Ok((connect.client_id.clone(), false));
+        // A copy: what was decoded holds the whole CONNECT, for as long as the connection lasts.
+        return Ok((ByteString::from(&*connect.client_id), false));
     }
     let assignable = match connect.protocol {
         ProtocolVersion::V5 => true,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use actix::Context;
 use bytestring::ByteString;
 
-use crate::cluster::SubmitError;
+use crate::cluster::{Lane, SubmitError};
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecord};
 use crate::replica::event::Outcome;
@@ -274,11 +274,11 @@ impl Client {
             self.counted = true;
             self.local.node().metrics.connection_opened();
             let grant = Grant {
-                client: identity.client().clone(),
-                shard: identity.shard,
+                facts: Arc::clone(&identity.facts),
                 connection: self.connection,
+                shard: identity.shard,
                 may_have_entries: identity.persistent || resumed,
-                window: self.window,
+                window: u16::try_from(self.window).unwrap_or(u16::MAX),
             };
             self.local.grant(self.connection.connection, grant);
         }
@@ -286,14 +286,18 @@ impl Client {
 
     /// Something the client published is not stored: it is told at once, whatever it waits for before that, and sends it again.
     pub(super) fn close_if_broken(&mut self, ctx: &mut Context<Self>) {
-        if self.lane.is_broken() && !self.closing {
+        if self.has_broken_lane() && !self.closing {
             self.unavailable();
             self.run_effects(ctx);
         }
     }
 
+    fn has_broken_lane(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.is_broken())
+    }
+
     fn publish(&mut self, ticket: Ticket, message: crate::mqtt::Message, receive: Option<crate::mqtt::packet::PacketId>) {
-        if self.lane.is_broken() {
+        if self.has_broken_lane() {
             // Behind a message that will be sent again it would come too early.
             self.unavailable();
             return;
@@ -312,11 +316,18 @@ impl Client {
         }
         let bytes = message.payload.len();
         let told = self.identity.as_ref().is_some_and(|identity| retaining::can_be_told(identity.facts.protocol, message.qos));
+        let lane = Arc::clone(self.lane.get_or_insert_with(|| {
+            let lane = Arc::new(Lane::default());
+            if let Some(waker) = &self.waker {
+                lane.register(waker);
+            }
+            lane
+        }));
         let published = match (receive, &self.identity) {
             (Some(packet_id), Some(identity)) => {
-                publish::receive(node, &message, (identity.client(), self.connection, packet_id), told, &self.lane)
+                publish::receive(node, &message, (identity.client(), self.connection, packet_id), told, &lane)
             }
-            _ => publish::publish(node, &message, told, Some(&self.lane)),
+            _ => publish::publish(node, &message, told, Some(&lane)),
         };
         match published {
             Published::Done(code) => self.machine.handle_published(ticket, code, self.now, &mut self.effects),

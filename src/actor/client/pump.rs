@@ -186,7 +186,9 @@ impl ActorFuture<Client> for Pump {
     ) -> Poll<Self::Output> {
         client.now = clock::now();
         if client.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
-            client.lane.register(cx.waker());
+            if let Some(lane) = &client.lane {
+                lane.register(cx.waker());
+            }
             client.waker = Some(cx.waker().clone());
         }
         client.turn_packets = 0;

@@ -23,16 +23,20 @@ use super::type_config::{Entry, LogId, Payload, SnapshotMeta, StoredMembership, 
 
 /// Entries applied before they are told: bounds a batch while a replica catches up.
 const APPLY_ENTRIES_MAX: usize = 64;
-/// Commands applied, or bytes of them, before their changes are written to the state at the latest. The log has them, so nothing is lost by
-/// waiting, and what comes and goes meanwhile (an event of the outbox, a message that is acknowledged, a client that stays for a moment) is
-/// written once or never. A write of so many takes about a millisecond, in which the group applies nothing; more of them take more memory and little less time.
-pub const UNWRITTEN_COMMANDS_MAX: usize = 128;
-const UNWRITTEN_BYTES_MAX: usize = 256 * 1024;
+/// Records that differ from those of the state, commands applied, or bytes of them, before the changes are written at the latest. The log has
+/// them, so nothing is lost by waiting, and what comes and goes meanwhile (an event of the outbox, a message that is acknowledged, a client
+/// that stays for a moment) is never written. Two thousand messages in flight through a queue of a shared subscription are as many records that
+/// are new and as many that are gone. A write of so many takes some ten milliseconds, in which the group applies nothing.
+pub const UNWRITTEN_RECORDS_MAX: usize = 4096;
+const UNWRITTEN_COMMANDS_MAX: usize = 32 * 1024;
+const UNWRITTEN_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// What a group replicates. `apply` and what writes are called by one thread at a time.
 pub trait Machine: Send + Sync + 'static {
     /// Applies an entry; what it tells is held back until `publish`.
     fn apply(&self, index: u64, payload: &Payload);
+    /// So many records are changed and not written.
+    fn changed_records(&self) -> usize;
     /// Tells what the entries applied since the last call said; an error where it must not get out.
     fn publish(&self) -> io::Result<()>;
     /// Records changed since the last call; an error where what was applied must not be written.
@@ -77,8 +81,10 @@ struct Progress {
 }
 
 impl Progress {
-    fn is_far_ahead(&self) -> bool {
-        self.commands >= UNWRITTEN_COMMANDS_MAX || self.bytes >= UNWRITTEN_BYTES_MAX
+    fn is_far_ahead(&self, machine: &dyn Machine) -> bool {
+        self.commands >= UNWRITTEN_COMMANDS_MAX
+            || self.bytes >= UNWRITTEN_BYTES_MAX
+            || machine.changed_records() >= UNWRITTEN_RECORDS_MAX
     }
 
     fn meta(&self) -> SnapshotMeta {
@@ -109,7 +115,7 @@ impl AppliedState {
     /// Tells what was applied, once more than enough is unwritten after it is written.
     fn publish(&self) -> io::Result<()> {
         let mut progress = self.progress.lock();
-        if progress.is_far_ahead() || progress.has_failed {
+        if progress.is_far_ahead(&*self.machine) || progress.has_failed {
             self.write_locked(&mut progress)?;
         }
         drop(progress);
@@ -135,6 +141,10 @@ impl AppliedState {
         self.machine.written();
         *progress = Progress { applied: std::mem::take(&mut progress.applied), ..Progress::default() };
         Ok(())
+    }
+
+    fn is_far_ahead(&self) -> bool {
+        self.progress.lock().is_far_ahead(&*self.machine)
     }
 
     fn meta(&self) -> SnapshotMeta {
@@ -193,7 +203,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             self.state.apply(&entry);
             responders.extend(responder);
             untold += 1;
-            if untold == APPLY_ENTRIES_MAX || self.state.progress.lock().is_far_ahead() {
+            if untold == APPLY_ENTRIES_MAX || self.state.is_far_ahead() {
                 self.state.publish()?;
                 untold = 0;
                 responders.drain(..).for_each(|responder| responder.send(()));
