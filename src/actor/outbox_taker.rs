@@ -79,7 +79,7 @@ enum Uncounted {
         made: bool,
     },
     /// What nobody subscribes to, nor to what would tell of it.
-    Unheard(Arc<Message>),
+    Unheard(ByteString),
 }
 
 /// What one look at an outbox found.
@@ -280,6 +280,15 @@ impl OutboxTaker {
         if source != self.shard && rendered.is_some_and(|rendered| !rendered.may_concern(self.shard.0)) {
             return;
         }
+        if let OutboxEvent::Lifecycle(lifecycle) = &**event
+            && !self.node.routing.has_dollar_filters()
+        {
+            // A filter that begins with a wildcard does not match it [MQTT-4.7.2-1].
+            lifecycle.rendered.concerns(std::iter::empty());
+            let unheard = if source == self.shard { self.node.renderer.pass_over(lifecycle) } else { None };
+            uncounted.extend(unheard.map(Uncounted::Unheard));
+            return;
+        }
         let Some(message) = self.node.renderer.render_outbox(event, now_ms) else { return };
         let matches = self.node.routing.matches(&message.topic, message.publisher());
         if let Some(rendered) = rendered {
@@ -407,7 +416,7 @@ impl OutboxTaker {
                 return Some(told);
             }
         }
-        uncounted.push(Uncounted::Unheard(Arc::clone(message)));
+        uncounted.push(Uncounted::Unheard(message.topic.clone()));
         None
     }
 
@@ -417,7 +426,7 @@ impl OutboxTaker {
             match uncounted {
                 Uncounted::Event(event) => self.node.renderer.count_outbox(&event, now_ms),
                 Uncounted::Dead { signal, made } => self.node.renderer.count(&signal, made, now_ms),
-                Uncounted::Unheard(message) => self.node.renderer.count_unheard(&message),
+                Uncounted::Unheard(topic) => self.node.renderer.count_unheard(&topic),
             }
         }
     }

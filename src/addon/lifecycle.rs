@@ -21,10 +21,7 @@ pub(super) fn render(event: &Lifecycle, settings: &AddonSettings, now_ms: u64) -
         counts: vec![Count::one(AddonCounter::LifecycleSkipped)],
         skipped: Some(Skipped::LifecycleTopic),
     };
-    let topic = topic(&event.facts, settings.lifecycle.identifier_username);
-    if topic.len() > TOPIC_BYTES_MAX || !topic_name::is_valid(&topic) {
-        return skipped;
-    }
+    let Some(topic) = valid_topic(event, settings) else { return skipped };
     // Strings and numbers always make JSON; were it not so, the event would be counted like one without a topic.
     let Ok(payload) = serde_json::to_vec(&Payload::of(event)) else {
         return skipped;
@@ -34,6 +31,16 @@ pub(super) fn render(event: &Lifecycle, settings: &AddonSettings, now_ms: u64) -
         counts: vec![Count::one(AddonCounter::LifecyclePublished)],
         skipped: None,
     }
+}
+
+/// The topic of the message that `render` makes of an event; `None` where it makes none.
+pub(super) fn topic_to_publish(event: &Lifecycle, settings: &AddonSettings) -> Option<ByteString> {
+    if triggered(&event.event, &settings.lifecycle) { valid_topic(event, settings) } else { None }
+}
+
+fn valid_topic(event: &Lifecycle, settings: &AddonSettings) -> Option<ByteString> {
+    let topic = topic(&event.facts, settings.lifecycle.identifier_username);
+    (topic.len() <= TOPIC_BYTES_MAX && topic_name::is_valid(&topic)).then_some(topic)
 }
 
 fn triggered(event: &LifecycleEvent, settings: &LifecycleSettings) -> bool {

@@ -204,10 +204,17 @@ fn only_the_chosen_triggers_publish() {
     }
 }
 
+/// The topic of what nobody hears.
+fn passed_over(signal: &Signal, settings: &AddonSettings) -> Option<ByteString> {
+    let Signal::Lifecycle(event) = signal else { panic!("no lifecycle event: {signal:?}") };
+    topic_to_publish(event, settings)
+}
+
 #[test]
 fn nothing_is_published_or_counted_while_the_addon_is_off() {
     let unusable = named("nul\0", None);
     for facts in [facts(), unusable] {
+        assert_eq!(passed_over(&event(connected(), facts.clone(), 1), &all_off()), None);
         assert_eq!(render(&event(connected(), facts, 1), &all_off(), NOW_MS), Rendered::default());
     }
 }
@@ -226,6 +233,7 @@ fn an_identifier_that_makes_no_topic_name_is_skipped_and_counted() {
     for (client_id, fits) in table {
         let rendered = render(&event(connected(), named(&client_id, None), 1), &all_on(), NOW_MS);
         assert_eq!(rendered.message.is_some(), fits, "{} bytes", client_id.len());
+        assert_eq!(passed_over(&event(connected(), named(&client_id, None), 1), &all_on()), rendered.message.map(|m| m.topic));
         let counter = if fits { AddonCounter::LifecyclePublished } else { AddonCounter::LifecycleSkipped };
         assert_eq!(rendered.counts, [Count::one(counter)]);
         assert_eq!(rendered.skipped, (!fits).then_some(Skipped::LifecycleTopic));

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use actix::{Actor, Context, Handler};
+use bytestring::ByteString;
 
 use super::settings::AddonSettings;
-use super::{AddonCounter, dead::record_unheard, on_enqueued, record, record_made, render};
+use super::{AddonCounter, dead::record_unheard, lifecycle, on_enqueued, record, record_made, render};
 use crate::actor::essential::Essential;
 use crate::actor::inbox::{Inbox, Mail, Wake};
 use crate::actor::publish::Stored;
@@ -18,7 +19,7 @@ use crate::actor::signal_bus::{BusItem, BusListener};
 use crate::internal_client::InternalClient;
 use crate::mqtt::Message;
 use crate::replica::OutboxEvent;
-use crate::signal::Signal;
+use crate::signal::{Lifecycle, Signal};
 use crate::telemetry::event_log::Event;
 use crate::telemetry::{EventLog, Metrics};
 
@@ -97,8 +98,14 @@ impl Renderer for AddonRenderer {
         }
     }
 
-    fn count_unheard(&self, message: &Message) {
-        record_unheard(&self.metrics, &message.topic, &self.settings);
+    fn pass_over(&self, event: &Lifecycle) -> Option<ByteString> {
+        let topic = lifecycle::topic_to_publish(event, &self.settings)?;
+        event.rendered.pass_over();
+        Some(topic)
+    }
+
+    fn count_unheard(&self, topic: &ByteString) {
+        record_unheard(&self.metrics, topic, &self.settings);
     }
 
     fn enqueued(&self, message: &Message, receivers: usize) {

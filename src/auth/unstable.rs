@@ -2,9 +2,9 @@
 //! from each other. Both are seen in the connects of a client id, with the times at which their shard applied them, so that all nodes see the
 //! same.
 
+use core::net::Ipv4Addr;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::Ipv4Addr;
 
 use bytestring::ByteString;
 
@@ -63,7 +63,7 @@ enum Addresses {
     #[default]
     Unknown,
     One(Ipv4Addr),
-    Others(Box<Vec<ByteString>>),
+    Others(Vec<ByteString>),
 }
 
 impl Addresses {
@@ -72,13 +72,13 @@ impl Addresses {
             Self::Unknown => {
                 *self = match address.parse() {
                     Ok(one) => Self::One(one),
-                    Err(_) => Self::Others(Box::new(vec![address.clone()])),
+                    Err(_) => Self::Others(vec![address.clone()]),
                 };
                 return;
             }
             Self::One(one) if address.parse() == Ok(*one) => return,
             Self::One(one) => {
-                *self = Self::Others(Box::new(vec![one.to_string().into(), address.clone()]));
+                *self = Self::Others(vec![one.to_string().into(), address.clone()]);
                 return;
             }
             Self::Others(addresses) => addresses,
@@ -96,7 +96,7 @@ impl Addresses {
         match self {
             Self::Unknown => Vec::new(),
             Self::One(one) => vec![one.to_string().into()],
-            Self::Others(addresses) => *addresses,
+            Self::Others(addresses) => addresses,
         }
     }
 }

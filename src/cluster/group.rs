@@ -42,6 +42,8 @@ const KEPT_ENTRIES: u64 = 5_000;
 pub const SNAPSHOT_LOG_BYTES: u64 = 32 * 1024 * 1024;
 /// Between looks at what no metric tells: whether the leader is still heard.
 const LOOK: Duration = Duration::from_millis(100);
+/// Between looks at how far the log is, while a leader is known and nothing else changes: each entry moves it several times.
+const LOOK_AT_PROGRESS: Duration = Duration::from_millis(20);
 /// A snapshot and the removal of entries are waited for so long, each.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 
@@ -342,6 +344,7 @@ impl Group {
     pub async fn watch_leader(self: Arc<Self>, cancel: CancellationToken, changed: impl Fn(bool) + Send + 'static) {
         use openraft::async_runtime::watch::WatchReceiver;
         let mut metrics = self.raft.metrics();
+        let mut leadership = self.raft.server_metrics();
         let mut led = false;
         loop {
             self.transfers.forget_idle();
@@ -350,10 +353,12 @@ impl Group {
                 (self.look(&metrics), read_by_all(&metrics))
             };
             self.log.release(read);
+            let mut is_settled = view.caught_up && view.reachable;
             self.view.send_if_modified(|known| {
                 // The time alone wakes nobody.
                 let timeless = |view: LeaderView| LeaderView { reachable_ms: 0, heard_ms: 0, ..view };
                 let modified = timeless(*known) != timeless(view);
+                is_settled &= !modified;
                 self.failovers.lock().step(known, &view, monotonic_ms());
                 *known = view;
                 modified
@@ -361,6 +366,14 @@ impl Group {
             if view.leads != led {
                 led = view.leads;
                 changed(led);
+            }
+            if is_settled {
+                tokio::select! {
+                    biased;
+                    _ = timeout(LOOK_AT_PROGRESS, leadership.changed()) => {}
+                    () = self.heard_bell.notified() => continue,
+                    () = cancel.cancelled() => {}
+                }
             }
             let is_over = tokio::select! {
                 biased;

@@ -42,8 +42,9 @@ impl Sessions {
     /// Takes the place of a session that the client has.
     pub(super) fn insert(&mut self, session: Session) {
         let hash = self.hasher.hash_one(&*session.client);
-        let hasher = |session: &Box<Session>| self.hasher.hash_one(&*session.client);
-        match self.by_client.entry(hash, |known| known.client == session.client, hasher) {
+        let place =
+            self.by_client.entry(hash, |known| known.client == session.client, |known| self.hasher.hash_one(&*known.client));
+        match place {
             Entry::Occupied(mut known) => **known.get_mut() = session,
             Entry::Vacant(place) => {
                 place.insert(Box::new(session));

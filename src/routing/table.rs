@@ -352,10 +352,10 @@ impl Default for Clients {
 
 impl Clients {
     /// The hash of an id, and the part that it is in.
-    #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash choose a part")]
     fn part(&self, client: &str) -> (u64, &RwLock<HashTable<ClientEntry>>) {
         let hash = self.hasher.hash_one(client);
-        (hash, &self.parts[(hash >> 24) as usize % PARTS])
+        // Not the bits by which the part's table places it.
+        (hash, &self.parts[((hash >> 32) % PARTS as u64) as usize])
     }
 
     /// The client's entry, made with `state` where it is not known.

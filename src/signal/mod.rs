@@ -133,6 +133,8 @@ pub struct Lifecycle {
 #[derive(Debug, Default)]
 pub struct RenderedOnce {
     message: OnceLock<Option<Arc<Message>>>,
+    /// There would be a message, and nobody to hear it.
+    passed_over: OnceLock<()>,
     /// Which shards had receivers of it when the first asked, a bit each.
     shards: OnceLock<u64>,
 }
@@ -142,9 +144,14 @@ impl RenderedOnce {
         self.message.get_or_init(make).clone()
     }
 
-    /// Whether there is a message, made by somebody already.
+    /// Nobody would hear the message, so it need not be made.
+    pub fn pass_over(&self) {
+        self.passed_over.get_or_init(|| ());
+    }
+
+    /// Whether there is a message, made by somebody already, or one that was passed over.
     pub fn is_made(&self) -> bool {
-        self.message.get().is_some_and(Option::is_some)
+        self.message.get().is_some_and(Option::is_some) || self.passed_over.get().is_some()
     }
 
     /// Whether a shard may have receivers: one that had none when the first looked has none, for a subscription that came later came behind the
