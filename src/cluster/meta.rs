@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::replica::meta::{Member, MetaEvent, MetaState};
-use crate::replica::{Incarnation, NodeId};
+use crate::replica::{Incarnation, NodeId, Unwritten};
 use crate::storage::state::{Changes, Incoming};
 use crate::storage::{StateStore, StorageError};
 
@@ -121,8 +121,8 @@ impl Machine for Meta {
     fn written(&self) {}
 
     /// All of it is one record, which changes seldom.
-    fn changed_records(&self) -> usize {
-        1
+    fn unwritten(&self) -> Unwritten {
+        Unwritten { records: 1, passed: 0 }
     }
 
     fn publish(&self) -> io::Result<()> {

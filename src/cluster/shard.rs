@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 
 use crate::replica::event::Applied;
-use crate::replica::{Command, Incarnation, NodeId, Proposal, ReadError, ShardId, State, StoredRecords};
+use crate::replica::{Command, Incarnation, NodeId, Proposal, ReadError, ShardId, State, StoredRecords, Unwritten};
 use crate::storage::state::{Changes, Incoming, Reads};
 use crate::storage::{StateStore, StorageError};
 use crate::telemetry::rate_limited::RateLimited;
@@ -170,8 +170,8 @@ impl Machine for Shard {
         self.state.write().written();
     }
 
-    fn changed_records(&self) -> usize {
-        self.state.read().changed_records()
+    fn unwritten(&self) -> Unwritten {
+        self.state.read().unwritten()
     }
 
     fn publish(&self) -> io::Result<()> {

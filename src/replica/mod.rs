@@ -60,6 +60,7 @@ pub use command::{Batch, Command, ConnectCommand, Proposal, Target};
 pub use event::{Event, OutboxEvent, Outcome, Position};
 pub use ids::{ConnectionRef, Incarnation, NodeId, ShardId};
 pub use look::{Fetch, Found, Look};
+pub use record::Unwritten;
 pub use record_key::is_queue_entry;
 pub use state::State;
 pub use stored_queue::IN_FLIGHT_MAX;

@@ -51,6 +51,17 @@ const RECORD_BYTES_MAX: usize = 1 << 29;
 #[derive(Debug, Default)]
 pub(super) struct DirtyRecords {
     keys: HashMap<RecordKey, Written, RandomState>,
+    /// Entries of queues that went.
+    entries_gone: usize,
+}
+
+/// How much the state differs from what was last written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Records that are new, changed or gone.
+    pub records: usize,
+    /// Queued messages that went meanwhile, written before or not: where there are many, what is queued now will hardly stay.
+    pub passed: usize,
 }
 
 /// Whether a record may have been there when records were last written.
@@ -65,10 +76,6 @@ impl DirtyRecords {
         self.keys.keys()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
     /// The record may have changed.
     pub(super) fn mark(&mut self, key: RecordKey) {
         self.keys.entry(key).or_insert(Written::Maybe);
@@ -81,6 +88,7 @@ impl DirtyRecords {
 
     /// The record is not there any more.
     pub(super) fn gone(&mut self, key: RecordKey) {
+        self.entries_gone += usize::from(matches!(key, RecordKey::Entry(..)));
         match self.keys.entry(key) {
             Entry::Occupied(known) if *known.get() == Written::Never => {
                 known.remove();
@@ -118,7 +126,7 @@ impl State {
     /// called once that is done.
     pub fn take_changes(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         self.settle_bodies();
-        let keys = std::mem::take(&mut self.dirty.keys);
+        let DirtyRecords { keys, .. } = std::mem::take(&mut self.dirty);
         if self.cold.is_some() {
             let entry = |key: &RecordKey| if let RecordKey::Entry(owner, seq) = key { Some((owner.clone(), *seq)) } else { None };
             self.fresh.extend(keys.keys().filter_map(entry));
@@ -128,9 +136,9 @@ impl State {
         changes
     }
 
-    /// So many records differ from what was last written.
-    pub fn changed_records(&self) -> usize {
-        self.dirty.len()
+    /// How much differs from what was last written.
+    pub fn unwritten(&self) -> Unwritten {
+        Unwritten { records: self.dirty.keys.len(), passed: self.dirty.entries_gone }
     }
 
     /// All records, for a snapshot; an owner comes before what belongs to it.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::blocking::blocking;
+use crate::replica::Unwritten;
 use crate::storage::state::{Changes, Incoming};
 use crate::storage::{StateStore, StorageError};
 
@@ -23,20 +24,25 @@ use super::type_config::{Entry, LogId, Payload, SnapshotMeta, StoredMembership, 
 
 /// Entries applied before they are told: bounds a batch while a replica catches up.
 const APPLY_ENTRIES_MAX: usize = 64;
-/// Records that differ from those of the state, commands applied, or bytes of them, before the changes are written at the latest. The log has
+/// Records that differ from those of the state, or bytes of the commands that changed them, before they are written at the latest. The log has
 /// them, so nothing is lost by waiting, and what comes and goes meanwhile (an event of the outbox, a message that is acknowledged, a client
-/// that stays for a moment) is never written. Two thousand messages in flight through a queue of a shared subscription are as many records that
-/// are new and as many that are gone. A write of so many takes some ten milliseconds, in which the group applies nothing.
-pub const UNWRITTEN_RECORDS_MAX: usize = 4096;
+/// that stays for a moment) is never written. Until then it is in memory: more is waited for only where queued messages pass through.
+pub const UNWRITTEN_RECORDS_MAX: usize = 256;
+const UNWRITTEN_BYTES_MAX: usize = 256 * 1024;
+/// The same where messages pass. Two thousand in flight through the queue of a shared subscription are as many records that are new and as many
+/// that are gone. A write of so many takes some ten milliseconds, in which the group applies nothing.
+const PASSING_RECORDS_MAX: usize = 4096;
+const PASSING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Records, and KiB, that are waited for longer for each message that passed.
+const FOR_EACH_PASSED: usize = 8;
 const UNWRITTEN_COMMANDS_MAX: usize = 32 * 1024;
-const UNWRITTEN_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// What a group replicates. `apply` and what writes are called by one thread at a time.
 pub trait Machine: Send + Sync + 'static {
     /// Applies an entry; what it tells is held back until `publish`.
     fn apply(&self, index: u64, payload: &Payload);
-    /// So many records are changed and not written.
-    fn changed_records(&self) -> usize;
+    /// How much is changed and not written.
+    fn unwritten(&self) -> Unwritten;
     /// Tells what the entries applied since the last call said; an error where it must not get out.
     fn publish(&self) -> io::Result<()>;
     /// Records changed since the last call; an error where what was applied must not be written.
@@ -82,9 +88,11 @@ struct Progress {
 
 impl Progress {
     fn is_far_ahead(&self, machine: &dyn Machine) -> bool {
-        self.commands >= UNWRITTEN_COMMANDS_MAX
-            || self.bytes >= UNWRITTEN_BYTES_MAX
-            || machine.changed_records() >= UNWRITTEN_RECORDS_MAX
+        let Unwritten { records, passed } = machine.unwritten();
+        let more = passed.saturating_mul(FOR_EACH_PASSED);
+        records >= UNWRITTEN_RECORDS_MAX.saturating_add(more).min(PASSING_RECORDS_MAX)
+            || self.bytes >= UNWRITTEN_BYTES_MAX.saturating_add(more.saturating_mul(1024)).min(PASSING_BYTES_MAX)
+            || self.commands >= UNWRITTEN_COMMANDS_MAX
     }
 
     fn meta(&self) -> SnapshotMeta {
