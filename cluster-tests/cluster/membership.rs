@@ -363,7 +363,7 @@ fn a_node_that_may_found_alone_waits_for_an_address_of_its_name_where_nobody_ans
     let mut config = found_by_dns("node1", "127.0.0.1", ports::reserve(), "<address>nodes.test</address>", "");
     config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
     let mut node = Node::within(&home.path().join("node1"), "node1", config);
-    node.hosts = Some(names.file.clone());
+    node.hosts = Some(names.file);
     let begun = Instant::now();
     node.launch();
     node.wait_ready();

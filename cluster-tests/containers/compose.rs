@@ -108,7 +108,7 @@ fn clients(engine: &Engine, node: &str) -> Option<usize> {
     let address = engine.address(node, "tmq_default");
     let (_, metrics) = http::get((address, 8080).into(), "/metrics")?;
     let line = metrics.lines().find(|line| line.starts_with("com_hivemq_networking_connections_current"))?;
-    line.split_whitespace().last()?.parse::<f64>().ok().map(|count| count as usize)
+    line.split([' ', '.']).nth(1)?.parse().ok()
 }
 
 fn told(engine: &Engine, watcher: &str, initiator: &str) -> bool {
