@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use troupemq::mqtt::{QoS, ReasonCode};
 
@@ -309,6 +309,66 @@ fn nodes_find_each_other_by_a_name_with_several_addresses_and_follow_it() {
         wait::until(&format!("{member} is reached at {expected}"), SOON, known);
     }
     wait_three_vote(&nodes[0]);
+}
+
+#[test]
+fn the_only_node_a_name_has_founds_without_waiting_for_others_and_one_that_is_named_beside_it_joins() {
+    /// A node that founds alone waits so long for others it may not know of.
+    const ALONE_WAIT: Duration = Duration::from_secs(5);
+    if !private_hosts() {
+        leave_out("a mount namespace is not permitted here");
+        return;
+    }
+    let _permit = acquire(Weight::Cluster);
+    let home = tempfile::tempdir().expect("a directory");
+    let names = Names { file: home.path().join("hosts") };
+    let port = ports::reserve();
+    names.write(&[("127.0.0.1", "nodes.test")]);
+    let mut nodes = ["node1", "node2"].map(|name| {
+        let address = if name == "node1" { "127.0.0.1" } else { "127.0.0.2" };
+        let inside = "<address>nodes.test</address><reload-interval>1</reload-interval>";
+        let mut config = found_by_dns(name, address, port, inside, "");
+        config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
+        let mut node = Node::within(&home.path().join(name), name, config);
+        node.hosts = Some(names.file.clone());
+        node
+    });
+    let [first, second] = &mut nodes;
+    let begun = Instant::now();
+    first.launch();
+    first.wait_ready();
+    let took = begun.elapsed();
+    println!("alone: ready {took:?} after its start");
+    assert!(took < ALONE_WAIT, "{took:?}: {}", first.stderr());
+
+    // It may found alone as well, has no data, and finds the first one's cluster by its name.
+    names.write(&[("127.0.0.2", "nodes.test"), ("127.0.0.1", "nodes.test")]);
+    second.launch();
+    second.wait_ready();
+    let cluster = |node: &Node| Some(node.status()?["cluster_id"].as_str()?.to_owned());
+    assert!(cluster(first).is_some(), "{:?}", first.status());
+    assert_eq!(cluster(first), cluster(second));
+}
+
+#[test]
+fn a_node_that_may_found_alone_waits_for_an_address_of_its_name_where_nobody_answers_yet() {
+    if !private_hosts() {
+        leave_out("a mount namespace is not permitted here");
+        return;
+    }
+    let _permit = acquire(Weight::Node);
+    let home = tempfile::tempdir().expect("a directory");
+    let names = Names { file: home.path().join("hosts") };
+    names.write(&[("127.0.0.1", "nodes.test"), ("127.0.0.9", "nodes.test")]);
+    let mut config = found_by_dns("node1", "127.0.0.1", ports::reserve(), "<address>nodes.test</address>", "");
+    config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
+    let mut node = Node::within(&home.path().join("node1"), "node1", config);
+    node.hosts = Some(names.file);
+    let begun = Instant::now();
+    node.launch();
+    node.wait_ready();
+    // Never sooner, however fast the machine is.
+    assert!(begun.elapsed() >= Duration::from_secs(5), "{:?}: {}", begun.elapsed(), node.stderr());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A pod that starts long before the others, where names are resolved slowly.
+//! A pod that starts long before the others, where names are resolved slowly, and one that has no others.
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,8 @@ const ALONE: Duration = Duration::from_secs(8);
 /// The engine gives up a question after 4 s.
 const LATE: Duration = Duration::from_millis(2_500);
 const NAME: &str = "nodes.slow.example";
+/// Well under a second with a release build; whoever may not be the only one waits 5 s.
+const FOUNDED: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_pod_alone_is_alive_not_ready_and_founds_nothing_until_the_others_come_however_slow_names_are() {
@@ -46,4 +48,20 @@ fn a_pod_alone_is_alive_not_ready_and_founds_nothing_until_the_others_come_howev
     println!("with names that take {LATE:?}: ready {took:?} after the others had started");
     assert!(pods.cluster_id(0).is_some());
     (1..3).for_each(|index| assert_eq!(pods.cluster_id(index), pods.cluster_id(0)));
+}
+
+#[test]
+fn a_pod_that_is_to_be_the_only_one_is_ready_at_once() {
+    let Some(pods) = Pods::new("a_pod_that_is_to_be_the_only_one_is_ready_at_once", "only", Weight::Node) else { return };
+    pods.start(0, 1);
+    let took = pods.wait_ready([0]);
+    println!("the only one: ready {took:?} after its start");
+    assert!(took < FOUNDED, "{took:?}: {}", pods.engine.logs(&pods.pod(0)));
+    let cluster = pods.cluster_id(0);
+    assert!(cluster.is_some());
+
+    // Grown by a pod that is told of one as well, it stays the same cluster.
+    pods.start(1, 1);
+    pods.wait_ready([1]);
+    assert_eq!(pods.cluster_id(1), cluster);
 }

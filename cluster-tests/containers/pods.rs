@@ -29,6 +29,8 @@ pub struct Pods {
     prefix: String,
     next_address: AtomicU8,
     pub places: Places,
+    /// What `start` starts.
+    pub image: String,
     /// The name whose addresses the pods take for the nodes.
     pub discovery: String,
     /// A name server for what the engine does not know.
@@ -48,6 +50,7 @@ impl Pods {
             prefix,
             next_address: AtomicU8::new(10),
             places: Places::default(),
+            image: IMAGE.to_owned(),
             discovery: name.to_owned(),
             name_server: None,
             _permit: permit,
@@ -77,7 +80,7 @@ impl Pods {
 
     /// Starts a pod at an address that no pod has had. `expected`: how many nodes it is told to found a cluster with.
     pub fn start(&self, index: usize, expected: usize) {
-        self.start_image(index, expected, IMAGE);
+        self.start_image(index, expected, &self.image);
     }
 
     pub fn start_image(&self, index: usize, expected: usize, image: &str) {

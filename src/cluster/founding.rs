@@ -33,8 +33,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long a majority waits for the others before it founds without them. One that does not answer yet may hold what these have lost: once they
 /// have founded a cluster of their own it cannot join them with it.
 const COMPLETE_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
-/// How long a node that may found alone looks whether the others it knows of have a cluster already.
+/// How long a node that may found alone looks whether the others it knows of, or that a name may have, have a cluster already.
 const ALONE_WAIT: Duration = Duration::from_secs(5);
+/// The same where it is the only one that is named: pods that start at the same moment get their names one by one.
+const NAMED_ALONE_WAIT: Duration = Duration::from_millis(200);
 /// How long a node that promised itself, and hears of a cluster from others, waits for its founder to say whether it founded it.
 const FOUNDER_WAIT: Duration = Duration::from_secs(2);
 /// Between calls for a cluster that may be there.
@@ -57,6 +59,7 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
     let Some(transport) = &node.transport else { return finish_alone(node).await };
     let begun = Instant::now();
     let mut majority_since: Option<Instant> = None;
+    let mut alone_since: Option<Instant> = None;
     let mut hailed: Option<Instant> = None;
     let mut told: Option<Instant> = None;
     loop {
@@ -69,7 +72,12 @@ async fn found_or_find(node: &Node) -> Result<(), ClusterError> {
         if let Some((from, id)) = known {
             hear_of(node, from, id, Word::Hello).await?;
         }
-        if known.is_none() && node.expected_nodes() == Some(1) && (!node.looks_for_others() || begun.elapsed() >= ALONE_WAIT) {
+        // A peer that was met may be about to say that it has a cluster.
+        alone_since = (node.is_named_alone() && peers.is_empty()).then(|| alone_since.unwrap_or_else(Instant::now));
+        let is_alone = !node.looks_for_others()
+            || alone_since.is_some_and(|since| since.elapsed() >= NAMED_ALONE_WAIT)
+            || begun.elapsed() >= ALONE_WAIT;
+        if known.is_none() && node.expected_nodes() == Some(1) && is_alone {
             return finish_alone(node).await;
         }
         if hailed.is_none_or(|at| at.elapsed() >= HAIL) {

@@ -349,6 +349,11 @@ impl Node {
         self.settings.dns.is_some() || self.transport.as_ref().is_some_and(|transport| transport.other_seeds() > 0)
     }
 
+    /// Whether no other is configured, and the name of the cluster has addresses of this node only.
+    pub fn is_named_alone(&self) -> bool {
+        self.transport.as_ref().is_some_and(|transport| transport.is_named_alone() && transport.other_seeds() == 0)
+    }
+
     pub fn cluster_id(&self) -> Option<String> {
         self.cluster_id.borrow().clone()
     }

@@ -17,7 +17,7 @@ mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -121,6 +121,8 @@ pub struct Transport {
     /// Seeds, and how many of them turned out to be this node.
     seeds: AtomicUsize,
     own_seeds: AtomicUsize,
+    /// The last answer of the name service had addresses of this node only.
+    named_alone: AtomicBool,
     /// The cluster of a peer that proved itself with our secret but belongs elsewhere.
     foreign_cluster: OnceLock<String>,
 }
@@ -155,6 +157,7 @@ impl Transport {
             refusals: RateLimit::default(),
             seeds: AtomicUsize::new(0),
             own_seeds: AtomicUsize::new(0),
+            named_alone: AtomicBool::new(false),
             foreign_cluster: OnceLock::new(),
         })
     }
@@ -347,6 +350,11 @@ impl Transport {
     /// Seeds that are other nodes, or may be: a seed counts until this node finds itself behind it.
     pub fn other_seeds(&self) -> usize {
         self.seeds.load(Ordering::Relaxed).saturating_sub(self.own_seeds.load(Ordering::Relaxed))
+    }
+
+    /// Whether the name of the cluster stands for this node and nobody else, as far as the name service knows.
+    pub fn is_named_alone(&self) -> bool {
+        self.named_alone.load(Ordering::Acquire)
     }
 
     /// The cluster of a peer that was configured together with this node and belongs to another cluster.
