@@ -169,6 +169,7 @@ async fn served(trio: &Trio) {
     keeper.disconnect().await;
 }
 
+/// `../shared/cases.md`, row 26: what a node of the version before has written is that of a node of this one.
 #[tokio::test]
 async fn directories_of_the_release_before_are_served() {
     let mut trio = Trio::new(Weight::Cluster, |_| {});
