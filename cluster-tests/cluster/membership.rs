@@ -311,6 +311,61 @@ fn nodes_find_each_other_by_a_name_with_several_addresses_and_follow_it() {
     wait_three_vote(&nodes[0]);
 }
 
+/// A node that looks around for others does so for 5 s before it founds alone.
+const AT_ONCE_S: f64 = 4.0;
+
+/// Of a line of the log, that begins with its time.
+fn seconds_of_day(line: &str) -> f64 {
+    let time = line.split_once('T').and_then(|(_, rest)| rest.split_once('Z')).map(|(time, _)| time).expect("a time");
+    time.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().expect("a number"))
+}
+
+/// `expected-nodes` 1: who found itself behind each address of the name founds at once; an address that does not answer may be somebody.
+#[test]
+fn a_node_whose_name_has_nobody_else_founds_at_once_and_else_looks_around_first() {
+    if !private_hosts() {
+        leave_out("a mount namespace is not permitted here");
+        return;
+    }
+    let _permit = acquire(Weight::Node);
+    let home = tempfile::tempdir().expect("a directory");
+    let port = ports::reserve();
+    let launched = |name: &str, address: &str, known: &[(&str, &str)]| {
+        let names = Names { file: home.path().join(format!("{name}-hosts")) };
+        names.write(known);
+        let mut config = found_by_dns(name, address, port, "<address>nodes.test</address>", "");
+        config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
+        let mut node = Node::within(&home.path().join(name), name, config);
+        node.hosts = Some(names.file.clone());
+        node.launch();
+        (node, names)
+    };
+    // By its log, from when it had an address to when it had a cluster: how long the process took to start is another matter.
+    let founded_after = |node: &Node| {
+        let log = node.stderr();
+        let at = |what: &str| {
+            let line = log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no line {what:?} in {log}"));
+            seconds_of_day(line)
+        };
+        (at("founded the cluster") - at("the name of the cluster has an address")).rem_euclid(86_400.0)
+    };
+    let (mut alone, _) = launched("node1", "127.0.0.1", &[("127.0.0.1", "nodes.test")]);
+    let (mut deserted, _) = launched("node2", "127.0.0.2", &[("127.0.0.2", "nodes.test"), ("127.0.0.9", "nodes.test")]);
+    // Its own name comes up late.
+    let (mut unnamed, names) = launched("node3", "127.0.0.3", &[]);
+    alone.wait_ready();
+    assert!(founded_after(&alone) < AT_ONCE_S, "{}", alone.stderr());
+    wait::until("the node without a name answers", SOON, || unnamed.status());
+    names.write(&[("127.0.0.3", "nodes.test")]);
+    unnamed.wait_ready();
+    assert!(unnamed.stderr().contains("founded the cluster"), "{}", unnamed.stderr());
+    deserted.wait_ready();
+    assert!(founded_after(&deserted) > AT_ONCE_S, "it waited for the other address: {}", deserted.stderr());
+    let ids: std::collections::BTreeSet<_> =
+        [&alone, &deserted, &unnamed].into_iter().map(crate::harness::trio::cluster_id).collect();
+    assert!(ids.len() == 3 && !ids.contains(&None), "{ids:?}");
+}
+
 #[test]
 fn the_only_node_a_name_has_founds_without_waiting_for_others_and_one_that_is_named_beside_it_joins() {
     /// A node that founds alone waits so long for others it may not know of.
