@@ -46,10 +46,10 @@ fn pods(test: &str, values: &str) -> Option<Pods> {
         leave_out("a mount namespace is not permitted here");
         return None;
     }
-    let free: Vec<u16> = (0..7).map(|_| ports::reserve()).collect();
+    let free: Vec<u16> = (0..8).map(|_| ports::reserve()).collect();
     let own_ports = format!(
-        "--set=listeners.mqtt.port={},listeners.websocket.port={},tls.mqttPort={},tls.websocketPort={},cluster.port={},http.port={},health.port={}",
-        free[0], free[1], free[2], free[3], free[4], free[5], free[6]
+        "--set=listeners.mqtt.port={},listeners.websocket.port={},tls.mqttPort={},tls.websocketPort={},cluster.port={},http.port={},health.port={},prometheus.port={}",
+        free[0], free[1], free[2], free[3], free[4], free[5], free[6], free[7]
     );
     let rendered = succeeded(test, tools.template(values, &[&own_ports]));
     let manifest = tools.objects(&[rendered]).remove(0);
@@ -237,7 +237,7 @@ async fn with_tls_clients_come_by_the_certificate_and_no_other_way() {
     assert_eq!(pods.manifest.port("mqtt"), None);
     let services = pods.manifest.of_kind("Service").flat_map(|service| list(&service["spec"]["ports"]));
     let names: BTreeSet<&str> = services.map(|port| text(&port["name"])).collect();
-    assert_eq!(names, ["cluster", "http", "mqtts", "wss"].into());
+    assert_eq!(names, ["cluster", "http", "metrics", "mqtts", "wss"].into());
     for (port, fragment) in [("mqtts", None), ("wss", Some(1000))] {
         let way = Way { tls: Some(pods.pki.client(None)), fragment, ..Way::default() };
         let relay = way.relay(pods.at(0, port)).await;
