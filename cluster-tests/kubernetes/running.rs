@@ -220,10 +220,15 @@ async fn pods_with_tls_between_them_find_each_other() {
     (0..3).for_each(|_| pods.launch(3));
     (0..3).for_each(|ordinal| pods.wait_ready(ordinal));
     pods.wait_members("three members", &[("troupemq-0", true), ("troupemq-1", true), ("troupemq-2", true)]);
-    for node in &pods.nodes {
+    for (ordinal, node) in pods.nodes.iter().enumerate() {
         let log = node.stderr();
         let up = || log.lines().filter(|line| line.contains("peer link is up"));
         assert!(up().count() >= 4 && up().all(|line| line.contains("encrypted=true")), "{log}");
+        let (_, page) = http::get(pods.at(ordinal, "metrics"), "/metrics").expect("metrics");
+        let metrics = http::samples(&page);
+        let encrypted =
+            metrics.iter().filter(|(name, value)| name.starts_with("troupemq_peer_link_encrypted{") && **value == 1.0);
+        assert_eq!(encrypted.count(), 4, "two links to each of two");
     }
 }
 
