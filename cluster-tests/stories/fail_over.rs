@@ -78,7 +78,7 @@ impl Cluster {
             wait::until("a node is ready, and so are the others", START, || {
                 let (status, _) = http::get(self.http(*index), "/api/v1/health/readiness")?;
                 let alive = self.samples(*index)?.get("com_hivemq_cluster_nodes_count").copied();
-                (status == 200 && alive.map(|alive| alive as usize) == Some(nodes.len())).then_some(())
+                (status == 200 && alive == Some(nodes.len() as f64)).then_some(())
             });
         }
     }
@@ -101,7 +101,7 @@ impl Cluster {
         wait::until(&format!("{count} subscriptions"), SOON, || {
             let of = |index| self.samples(index)?.get("com_hivemq_subscriptions_overall_current").copied();
             let sum: f64 = (0..3).map(of).sum::<Option<f64>>()?;
-            (sum as usize == count).then_some(())
+            (sum == count as f64).then_some(())
         });
     }
 
@@ -147,7 +147,7 @@ impl Terminal {
 
     /// Types, and waits until the shell wants more. Returns what was printed.
     fn run(&mut self, text: &str) -> Vec<String> {
-        write!(self.input, "{text}echo '{DONE}'\n").expect("bash reads");
+        writeln!(self.input, "{text}echo '{DONE}'").expect("bash reads");
         let mut printed = Vec::new();
         loop {
             let line = self.lines.recv_timeout(SOON).unwrap_or_else(|_| panic!("{text} does not end; it printed {printed:?}"));
