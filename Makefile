@@ -24,7 +24,7 @@ NODE := .node
 JAVASCRIPT := cluster-tests/interop/javascript
 # A program that the tests call, and the Debian package that has it.
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
-INTEROP_COMMANDS := node:nodejs npm:npm chromium:chromium prometheus:prometheus promtool:prometheus
+INTEROP_COMMANDS := curl:curl node:nodejs npm:npm chromium:chromium prometheus:prometheus promtool:prometheus
 
 .PHONY: help build run cluster image test bench bench-cluster bench-addons bench-micro fuzz sim lint alert-rules fmt clean test-needs test-commands test-containers container-needs
 

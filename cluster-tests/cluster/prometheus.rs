@@ -138,11 +138,16 @@ async fn prometheus_watches_three_nodes_and_sees_one_fail() {
     prometheus.wait_for("sum(com_hivemq_sessions_persistent_active)", 3.0);
     prometheus.wait_for("sum(com_hivemq_messages_queued_count)", f64::from(3 * MESSAGES));
     prometheus.wait_for("sum(com_hivemq_messages_incoming_publish_count)", f64::from(MESSAGES));
+    prometheus.wait_for("sum(com_hivemq_messages_incoming_publish_bytes_count)", f64::from(MESSAGES));
+    prometheus.wait_for("max(com_hivemq_networking_connections_mean_count) > bool 0", 1.0);
+    prometheus.wait_for("min(com_hivemq_system_os_global_memory_available) > bool 0", 1.0);
+    prometheus.wait_for("min(com_hivemq_jvm_memory_heap_used) > bool 0", 1.0);
     let shorter = "sum(troupemq_queue_messages_bucket{queue=\"session\",le=\"1\"})";
     prometheus.wait_for(shorter, 0.0);
     prometheus.wait_for("sum(troupemq_queue_messages_bucket{queue=\"session\",le=\"10\"})", 3.0);
     // Two classes of links to two others each.
     prometheus.wait_for("sum(troupemq_peer_link_up)", 12.0);
+    prometheus.wait_for("sum(troupemq_peer_link_encrypted)", 0.0);
     for moves in [
         "min(troupemq_peer_link_sent_bytes_total) > bool 0",
         "min(troupemq_storage_flush_duration_seconds_count) > bool 0",
@@ -177,6 +182,7 @@ async fn prometheus_watches_three_nodes_and_sees_one_fail() {
     };
     wait::until("the alert is on its way", SCRAPED, || prometheus.get("/api/v1/alerts").and_then(alert));
     // Each group has a leader again, and that this took some time was counted where the dead node led.
+    prometheus.wait_for("min(com_hivemq_cluster_topology_change_time_count) > bool 0", 1.0);
     prometheus.wait_for("min(max by (group) (troupemq_raft_has_leader))", 1.0);
     assert_eq!(before.len(), counted.len(), "{before:?}");
     for (query, before) in counted.iter().zip(before) {

@@ -50,6 +50,13 @@ fn values_that_cannot_work_are_refused_with_a_message_that_helps() {
         ("bindAddress: 127.0.0.1", "'0.0.0.0', '::'"),
         ("loadBalancer: {sourceRanges: [192.0.2.1]}", "at '/loadBalancer/sourceRanges/0'"),
         ("monitoring: {serviceMonitor: {interval: often}}", "at '/monitoring/serviceMonitor/interval'"),
+        ("monitoring: {serviceMonitor: {port: health}}", "at '/monitoring/serviceMonitor/port'"),
+        ("prometheus: {path: metrics}", "at '/prometheus/path'"),
+        ("prometheus: {port: 8889}", "port 8889 is taken twice, by health.port and prometheus.port"),
+        (
+            "monitoring: {serviceMonitor: {enabled: true}}\nprometheus: {enabled: false}",
+            "set that, or monitoring.serviceMonitor.port=http",
+        ),
         ("fullnameOverride: Broker", "at '/fullnameOverride'"),
         ("authentication: {user: 'a<b'}", "at '/authentication/user'"),
         ("declaredSharedSubscriptions: [{shareName: a/b, topicFilter: x}]", "at '/declaredSharedSubscriptions/0/shareName'"),

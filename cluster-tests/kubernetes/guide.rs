@@ -13,17 +13,21 @@ use super::tools::{Tools, succeeded, tools};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-struct Block {
-    info: String,
-    text: String,
+pub struct Block {
+    pub info: String,
+    pub text: String,
 }
 
-/// The fenced blocks, with what stands behind the fence.
 fn blocks() -> Vec<Block> {
-    let guide = fs::read_to_string(repository().join("docs/kubernetes.md")).expect("the guide");
+    blocks_of("docs/kubernetes.md")
+}
+
+/// The fenced blocks of a document, with what stands behind the fence.
+pub fn blocks_of(document: &str) -> Vec<Block> {
+    let text = fs::read_to_string(repository().join(document)).expect("a document");
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
-    for line in guide.lines() {
+    for line in text.lines() {
         match (line.strip_prefix("```"), open.take()) {
             (Some(info), None) => open = Some(Block { info: info.to_owned(), text: String::new() }),
             (Some(_), Some(block)) => blocks.push(block),

@@ -2,7 +2,7 @@
 //! `config.xml` against the program, and nodes are started as the pods would be. docs/kubernetes.md is held against all of that.
 
 mod chart;
-mod guide;
+pub mod guide;
 mod manifest;
 mod objects;
 mod overlays;

@@ -130,8 +130,8 @@ fn guard(name: &str, policy: &Value, ports: &HashSet<&str>, cluster: Option<u16>
     let from = list(let_in["cluster"]);
     assert_eq!(from.len(), 1, "{name}: pods alone talk to the cluster port");
     assert_eq!(from[0]["podSelector"], policy["spec"]["podSelector"], "{name}");
-    for open in ["http", "health"] {
-        assert!(!list(let_in[open]).is_empty(), "{name}: everybody reaches {open}");
+    for open in ["http", "health", "metrics"].iter().filter_map(|open| let_in.get(open)) {
+        assert!(!list(open).is_empty(), "{name}: everybody reaches it");
     }
     if let Some(egress) = policy["spec"]["egress"].as_array() {
         let to_peers = egress.iter().find(|rule| !rule["to"].is_null()).expect("a rule for peers");
@@ -275,7 +275,7 @@ fn the_program_takes_the_config_xml_of_every_pod() {
             .filter(|line| {
                 line.contains(" on 0.0.0.0:") || line.contains(" on [::]:") || line.trim().starts_with("transport/tcp")
             })
-            .filter_map(|line| line.split(&[' ', ','][..]).find_map(|word| word.rsplit_once(':')?.1.parse().ok()))
+            .filter_map(|line| line.split(&[' ', ',', '/'][..]).find_map(|word| word.rsplit_once(':')?.1.parse().ok()))
             .collect();
         let ports = list(&manifest.container()["ports"]).iter();
         let ports: BTreeSet<u16> = ports.map(|port| number(&port["containerPort"]) as u16).collect();

@@ -46,10 +46,10 @@ fn pods(test: &str, values: &str) -> Option<Pods> {
         leave_out("a mount namespace is not permitted here");
         return None;
     }
-    let free: Vec<u16> = (0..7).map(|_| ports::reserve()).collect();
+    let free: Vec<u16> = (0..8).map(|_| ports::reserve()).collect();
     let own_ports = format!(
-        "--set=listeners.mqtt.port={},listeners.websocket.port={},tls.mqttPort={},tls.websocketPort={},cluster.port={},http.port={},health.port={}",
-        free[0], free[1], free[2], free[3], free[4], free[5], free[6]
+        "--set=listeners.mqtt.port={},listeners.websocket.port={},tls.mqttPort={},tls.websocketPort={},cluster.port={},http.port={},health.port={},prometheus.port={}",
+        free[0], free[1], free[2], free[3], free[4], free[5], free[6], free[7]
     );
     let rendered = succeeded(test, tools.template(values, &[&own_ports]));
     let manifest = tools.objects(&[rendered]).remove(0);
@@ -220,10 +220,15 @@ async fn pods_with_tls_between_them_find_each_other() {
     (0..3).for_each(|_| pods.launch(3));
     (0..3).for_each(|ordinal| pods.wait_ready(ordinal));
     pods.wait_members("three members", &[("troupemq-0", true), ("troupemq-1", true), ("troupemq-2", true)]);
-    for node in &pods.nodes {
+    for (ordinal, node) in pods.nodes.iter().enumerate() {
         let log = node.stderr();
         let up = || log.lines().filter(|line| line.contains("peer link is up"));
         assert!(up().count() >= 4 && up().all(|line| line.contains("encrypted=true")), "{log}");
+        let (_, page) = http::get(pods.at(ordinal, "metrics"), "/metrics").expect("metrics");
+        let metrics = http::samples(&page);
+        let encrypted =
+            metrics.iter().filter(|(name, value)| name.starts_with("troupemq_peer_link_encrypted{") && **value == 1.0);
+        assert_eq!(encrypted.count(), 4, "two links to each of two");
     }
 }
 
@@ -237,7 +242,7 @@ async fn with_tls_clients_come_by_the_certificate_and_no_other_way() {
     assert_eq!(pods.manifest.port("mqtt"), None);
     let services = pods.manifest.of_kind("Service").flat_map(|service| list(&service["spec"]["ports"]));
     let names: BTreeSet<&str> = services.map(|port| text(&port["name"])).collect();
-    assert_eq!(names, ["cluster", "http", "mqtts", "wss"].into());
+    assert_eq!(names, ["cluster", "http", "metrics", "mqtts", "wss"].into());
     for (port, fragment) in [("mqtts", None), ("wss", Some(1000))] {
         let way = Way { tls: Some(pods.pki.client(None)), fragment, ..Way::default() };
         let relay = way.relay(pods.at(0, port)).await;

@@ -95,6 +95,8 @@ loadBalancer:
             "
 authentication: {anonymous: true}
 networkPolicy: {enabled: false}
+prometheus: {enabled: false}
+monitoring: {serviceMonitor: {enabled: true, port: http}}
 podDisruptionBudget: {enabled: false}
 listeners: {websocket: {enabled: false}, connectRate: {enabled: false}}
 addons: {expired: false, dropped: false, dead: false, clientEvents: false}
@@ -114,6 +116,7 @@ listeners: {mqtt: {port: 11883}, websocket: {port: 18000, path: /ws}}
 cluster: {port: 17000, expectedNodes: 7, shards: 12, secret: sixteen-characters-or-more}
 http: {port: 18080}
 health: {port: 18889}
+prometheus: {port: 19399, path: /broker}
 authentication: {user: night.shift@plant-7}
 declaredSharedSubscriptions:
   - {shareName: archive, topicFilter: $dropped/#}

@@ -1,6 +1,7 @@
 //! The examples of `config/examples`, played with real clients: each test starts a node from the example's own files, plays its story and
-//! prints what the analyst sees (`-- --nocapture`).
+//! prints what the analyst sees (`-- --nocapture`). `fail_over` plays what README tells.
 
+mod fail_over;
 mod fleet;
 mod kit;
 mod machinery;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts three nodes on this machine from node1.xml, node2.xml and node3.xml beside this script; Ctrl-C or SIGTERM stops all three.
 #
-# usage: config/cluster/run.sh [PROGRAM]     (DATA: where the nodes keep their data, default data-cluster)
+# usage: config/cluster/run.sh [PROGRAM]     (DATA: where the nodes keep their data, and the files NAME.pid, default data-cluster)
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,7 +36,7 @@ port() {
 }
 
 pipes=$(mktemp -d) || exit 1
-trap 'rm -rf "$pipes"' EXIT
+trap 'rm -rf "$pipes"; (cd "$data" && rm -f "${names[@]/%/.pid}")' EXIT
 for index in "${!names[@]}"; do
   name=${names[$index]}
   mkdir -p "$data/$name"
@@ -47,6 +47,7 @@ for index in "${!names[@]}"; do
   # A session of its own keeps the terminal's Ctrl-C from the node: this script stops it, once.
   setsid "$program" start --config "$here/$name.xml" --data "$data/$name" >"$pipes/$name" 2>&1 </dev/null &
   pids+=("$!")
+  echo "$!" >"$data/$name.pid"
 done
 
 for name in "${names[@]}"; do

@@ -136,6 +136,7 @@ pub async fn run(node: Arc<Node>) {
     loop {
         actix_rt::time::sleep(LOOK).await;
         let now = clock::now();
+        node.metrics.tick(now.mono_ms);
         let measured = measure(&shares(&node, now.mono_ms));
         let before = node.load.overload().level;
         if node.load.meter.lock().step(measured, now.mono_ms, now.wall_ms) {

@@ -94,9 +94,8 @@ impl Sampled for Sampler {
         metrics.own.queues_nearly_full.set(gauge(counted.nearly_full));
         metrics.vitals.set_queues(counted.sessions, counted.groups);
         metrics.own.queue_memory_bytes.set(gauge(sums.queue_memory));
-        metrics.hivemq.retained_current.set(gauge(sums.retained));
-        metrics.hivemq.retained_memory_bytes.set(gauge(sums.retained_bytes));
-        metrics.own.retained_bytes.set(gauge(sums.retained_bytes));
+        metrics.hivemq.queued_memory_bytes.set(gauge(sums.queue_memory));
+        metrics.see_retained(sums.retained, sums.retained_bytes);
         metrics.hivemq.subscriptions_current.set(gauge(sums.subscriptions));
         metrics.hivemq.wills_current.set(gauge(counted.wills));
         metrics.hivemq.qos0_memory_used_bytes.set(gauge(self.node.qos0_bytes.load(Ordering::Relaxed)));
@@ -115,7 +114,7 @@ impl Sampled for Sampler {
             metrics.own.set_peers_left_out(cluster.left_out_total());
             metrics.own.outbox_events_untaken.set(gauge(cluster.untaken_events()));
             metrics.vitals.set_links(&cluster.links());
-            metrics.vitals.set_failovers(cluster.failover_seconds());
+            metrics.set_failovers(cluster.failover_seconds());
         }
         let (log_bytes, state_bytes) = self.storage.disk_bytes();
         metrics.vitals.set_disk(DiskSample { log_bytes, state_bytes, log_bytes_appended: stats.log_bytes_appended });

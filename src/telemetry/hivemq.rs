@@ -45,6 +45,8 @@ hivemq_metrics! {
     retained_current: Gauge "messages.retained.current";
     /// Of the shards this node leads, as the count is.
     retained_memory_bytes: Gauge "persistence.retained-messages.in-memory.total-size";
+    /// Queued messages that are kept in memory although they are on disk.
+    queued_memory_bytes: Gauge "persistence.queued-messages.in-memory.total-size";
     /// Messages waiting in the queues this node holds.
     queued_current: Gauge "messages.queued.count";
     /// Wills of connected clients and those whose delay runs.

@@ -8,6 +8,9 @@ use super::naming::{self, Kind};
 use super::own::OwnMetrics;
 use super::packet_type::{IncomingPacket, OutgoingPacket, PacketCounts};
 use super::process::ProcessMetrics;
+use super::recent::RecentMetrics;
+use super::system::SystemMetrics;
+use super::tally::Tally;
 use super::vitals::VitalMetrics;
 use crate::mqtt::{Packet, ReasonCode};
 use crate::signal::{DropReason, Initiator};
@@ -25,6 +28,8 @@ pub struct Metrics {
     packets: PacketCounts,
     addon: Vec<IntGauge>,
     process: ProcessMetrics,
+    system: SystemMetrics,
+    recent: RecentMetrics,
 }
 
 /// The metrics could not be set up: two have one name, or a name is not valid. Ours to mend.
@@ -53,6 +58,8 @@ impl Metrics {
             packets: PacketCounts::register(&registry)?,
             addon,
             process: ProcessMetrics::register(&registry)?,
+            system: SystemMetrics::register(&registry)?,
+            recent: RecentMetrics::register(&registry)?,
             registry,
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -90,6 +97,39 @@ impl Metrics {
 
     pub fn sent_count(&self, kind: OutgoingPacket) -> i64 {
         self.packets.sent_count(kind)
+    }
+
+    /// The size of a packet that was read from a client.
+    pub fn received_bytes(&self, is_publish: bool, bytes: usize) {
+        self.recent.received(is_publish, bytes);
+    }
+
+    /// The size of a packet that is written to a client.
+    pub fn sent_bytes(&self, is_publish: bool, bytes: usize) {
+        self.recent.sent(is_publish, bytes);
+    }
+
+    /// To be called several times a second, for what is told of the last seconds and minutes.
+    pub fn tick(&self, mono_ms: u64) {
+        let HiveMqMetrics { bytes_read_total, bytes_written_total, connections_current, .. } = &self.hivemq;
+        self.recent.tick(mono_ms, bytes_read_total.get(), bytes_written_total.get(), connections_current.get());
+    }
+
+    /// Retained messages of the shards that this node leads, at a look.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of memory, far below 2^53")]
+    pub fn see_retained(&self, count: usize, bytes: usize) {
+        self.hivemq.retained_current.set(clamp(count));
+        self.hivemq.retained_memory_bytes.set(clamp(bytes));
+        self.own.retained_bytes.set(clamp(bytes));
+        if count > 0 {
+            self.recent.see_retained(bytes as f64 / count as f64);
+        }
+    }
+
+    /// How long groups had no leader, seconds.
+    pub fn set_failovers(&self, durations: Tally) {
+        self.recent.set_failovers(&durations);
+        self.vitals.set_failovers(durations);
     }
 
     /// Adds bytes read from and written to clients.
@@ -151,6 +191,8 @@ impl Metrics {
     pub fn encode(&self) -> String {
         self.packets.sum_up();
         self.process.sample();
+        self.system.sample();
+        self.recent.show();
         let mut text = String::with_capacity(ENCODED_BYTES_TYPICAL);
         if let Err(error) = TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text) {
             tracing::error!(%error, "metrics are incomplete");

@@ -7,11 +7,16 @@ pub mod event_log;
 pub mod hivemq;
 pub mod logging;
 pub mod metrics;
+#[cfg(test)]
+mod names_test;
 mod naming;
 pub mod own;
 pub mod packet_type;
 mod process;
 pub mod rate_limited;
+mod recent;
+mod summary;
+mod system;
 pub mod tally;
 pub mod utc;
 pub mod vitals;

@@ -1,6 +1,6 @@
 //! How HiveMQ's dotted metric names look in Prometheus (spec/hivemq.md 5.3).
 
-use prometheus::{IntCounter, IntGauge, Opts, Registry};
+use prometheus::{Gauge, IntCounter, IntGauge, Opts, Registry};
 
 /// What a metric is in HiveMQ's own (Dropwizard) terms. Both are gauges to Prometheus, or have no type ([`untype_reserved`]); the HELP text
 /// tells them apart.
@@ -24,6 +24,14 @@ pub(super) fn prometheus_name(dotted: &str) -> String {
 pub(super) fn register(registry: &Registry, kind: Kind, dotted: &str) -> Result<IntGauge, prometheus::Error> {
     let help = format!("Generated from Dropwizard metric import (metric={dotted}, type=com.codahale.metrics.{kind:?})");
     let gauge = IntGauge::with_opts(Opts::new(prometheus_name(dotted), help))?;
+    registry.register(Box::new(gauge.clone()))?;
+    Ok(gauge)
+}
+
+/// The same for a gauge with a fraction.
+pub(super) fn register_float(registry: &Registry, dotted: &str) -> Result<Gauge, prometheus::Error> {
+    let help = format!("Generated from Dropwizard metric import (metric={dotted}, type=com.codahale.metrics.Gauge)");
+    let gauge = Gauge::with_opts(Opts::new(prometheus_name(dotted), help))?;
     registry.register(Box::new(gauge.clone()))?;
     Ok(gauge)
 }

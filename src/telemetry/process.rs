@@ -3,6 +3,8 @@
 
 use prometheus::{IntGauge, Registry};
 
+use super::system::bytes_of;
+
 /// Memory and open files of the process.
 #[derive(Debug)]
 pub(super) struct ProcessMetrics {
@@ -25,7 +27,9 @@ impl ProcessMetrics {
 
     /// Reads `/proc/self`; what cannot be read keeps its last value.
     pub(super) fn sample(&self) {
-        if let Some(bytes) = std::fs::read_to_string("/proc/self/status").ok().as_deref().and_then(resident_bytes) {
+        if let Some(bytes) =
+            std::fs::read_to_string("/proc/self/status").ok().as_deref().and_then(|status| bytes_of(status, "VmRSS:"))
+        {
             self.resident_memory_bytes.set(bytes);
         }
         if let Ok(entries) = std::fs::read_dir("/proc/self/fd") {
@@ -34,19 +38,13 @@ impl ProcessMetrics {
     }
 }
 
-/// `VmRSS:     12345 kB` of `/proc/self/status`, in bytes.
-fn resident_bytes(status: &str) -> Option<i64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: i64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn resident_memory_is_read_from_the_status_text() {
+        let resident_bytes = |status: &str| bytes_of(status, "VmRSS:");
         assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n"), Some(2_097_152));
         assert_eq!(resident_bytes("Name:\tx\n"), None);
         assert_eq!(resident_bytes("VmRSS:\tmuch\n"), None);

@@ -17,6 +17,8 @@ pub struct PeerLinkSample {
     /// `consensus` or `messages`.
     pub class: &'static str,
     pub up: bool,
+    /// Up, and by TLS.
+    pub encrypted: bool,
     /// Since the start of this process.
     pub connects: u64,
     pub sent_bytes: u64,
@@ -44,6 +46,7 @@ pub struct VitalMetrics {
     queues: Distribution,
     failovers: Distribution,
     link_up: IntGaugeVec,
+    link_encrypted: IntGaugeVec,
     link_queue_bytes: IntGaugeVec,
     link_connects_total: IntCounterVec,
     link_sent_bytes_total: IntCounterVec,
@@ -107,6 +110,13 @@ impl VitalMetrics {
                 registry,
                 IntGaugeVec::new(link("up", "Whether this node's connection to another node is up."), links)?,
             )?,
+            link_encrypted: added(
+                registry,
+                IntGaugeVec::new(
+                    link("encrypted", "Whether this node's connection to another node is up and encrypted."),
+                    links,
+                )?,
+            )?,
             link_queue_bytes: added(
                 registry,
                 IntGaugeVec::new(link("queue_bytes", "Bytes that wait to be written to another node."), links)?,
@@ -153,6 +163,7 @@ impl VitalMetrics {
             let labels = [peer.as_str(), class];
             // They fail only where there is no such series.
             let _absent = self.link_up.remove_label_values(&labels);
+            let _absent = self.link_encrypted.remove_label_values(&labels);
             let _absent = self.link_queue_bytes.remove_label_values(&labels);
             let _absent = self.link_connects_total.remove_label_values(&labels);
             let _absent = self.link_sent_bytes_total.remove_label_values(&labels);
@@ -161,6 +172,7 @@ impl VitalMetrics {
         for sample in samples {
             let labels = [sample.peer.as_str(), sample.class];
             self.link_up.with_label_values(&labels).set(i64::from(sample.up));
+            self.link_encrypted.with_label_values(&labels).set(i64::from(sample.encrypted));
             self.link_queue_bytes.with_label_values(&labels).set(clamp(sample.queue_bytes));
             let up_to = |counter: IntCounter, total: u64| counter.inc_by(total.saturating_sub(counter.get()));
             up_to(self.link_connects_total.with_label_values(&labels), sample.connects);
@@ -185,6 +197,7 @@ mod tests {
             peer: peer.to_owned(),
             class: "messages",
             up: true,
+            encrypted: peer == "b",
             connects,
             sent_bytes,
             queue_bytes: 7,
@@ -194,6 +207,7 @@ mod tests {
         let text = metrics.encode();
         for line in [
             "troupemq_peer_link_up{class=\"messages\",peer=\"b\"} 1",
+            "troupemq_peer_link_encrypted{class=\"messages\",peer=\"b\"} 1",
             "troupemq_peer_link_connects_total{class=\"messages\",peer=\"b\"} 2",
             "troupemq_peer_link_sent_bytes_total{class=\"messages\",peer=\"b\"} 15",
             "troupemq_peer_link_queue_bytes{class=\"messages\",peer=\"b\"} 7",

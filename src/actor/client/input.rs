@@ -6,8 +6,8 @@ use actix::Context;
 use bytes::BytesMut;
 
 use super::{Client, TURN_PACKETS_MAX, effects};
-use crate::mqtt::ReasonCode;
 use crate::mqtt::codec;
+use crate::mqtt::{Packet, ReasonCode};
 use crate::telemetry::RateLimited;
 
 static NO_ROOM: RateLimited = RateLimited::new(Duration::from_secs(10));
@@ -96,11 +96,13 @@ impl Client {
 
     pub(super) fn on_packet(&mut self, frame: codec::Frame, packet: bytes::Bytes, ctx: &mut Context<Self>) {
         self.turn_packets += 1;
+        let size_bytes = packet.len();
         // A first packet that is broken is looked at again for the version to answer in.
         let first = self.machine.protocol().is_none().then(|| packet.clone());
         match codec::decode(frame, packet, self.machine.protocol()) {
             Ok(decoded) => {
                 self.local.node().metrics.received(&decoded);
+                self.local.node().metrics.received_bytes(matches!(decoded, Packet::Publish(_)), size_bytes);
                 self.record_received(&decoded);
                 let claim = self.claim_of(&decoded);
                 let assigned = || effects::assigned_client_id(self.connection);

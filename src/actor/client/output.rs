@@ -22,7 +22,10 @@ impl Client {
         if self.gone {
             return;
         }
+        let before_bytes = self.out.len();
         codec::encode(packet, version, &mut self.out);
+        let size_bytes = self.out.len() - before_bytes;
+        self.local.node().metrics.sent_bytes(matches!(packet, Packet::Publish(_)), size_bytes);
         if self.writable && self.out.len() > HIGH_WATER_BYTES {
             // A long turn is no slow reader: what the socket takes goes first.
             self.write_early();

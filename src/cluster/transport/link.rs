@@ -98,6 +98,7 @@ impl Link {
             peer: peer.to_owned(),
             class,
             up: self.is_up(),
+            encrypted: self.is_up() && !self.is_plain(),
             connects: self.epoch(),
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
             queue_bytes: (self.queued_bytes.load(Ordering::Relaxed) + self.bulk.lock().bytes()) as u64,

@@ -82,6 +82,14 @@
         <port>{{ .Values.http.port }}</port>
         <bind-address>{{ .Values.bindAddress }}</bind-address>
     </http>
+    {{- if .Values.prometheus.enabled }}
+    <!-- Metrics alone, for Prometheus. -->
+    <prometheus>
+        <port>{{ .Values.prometheus.port }}</port>
+        <bind-address>{{ .Values.bindAddress }}</bind-address>
+        <metric-path>{{ .Values.prometheus.path }}</metric-path>
+    </prometheus>
+    {{- end }}
     <!-- What the probes ask. -->
     <health-api>
         <enabled>true</enabled>

@@ -158,8 +158,13 @@ for what comes after the clients. */}}
 {{- $pod := printf "%s-%d" (include "troupemq.fullname" .) (sub $running 1) -}}
 {{- fail (printf "replicas would go from %d to %d, and pods that are only taken away stay members that count for majorities: have each leave first, %s before the others (kubectl -n %s exec %s -- troupemq cluster leave), then upgrade with --set allowShrink=true" $running (.Values.replicas | int) $pod .Release.Namespace $pod) -}}
 {{- end -}}
+{{- with .Values.monitoring.serviceMonitor -}}
+{{- if and .enabled (eq .port "metrics") (not $.Values.prometheus.enabled) -}}
+{{- fail "monitoring.serviceMonitor.port is metrics, and prometheus.enabled is false: set that, or monitoring.serviceMonitor.port=http" -}}
+{{- end -}}
+{{- end -}}
 {{- $ports := dict -}}
-{{- range concat (include "troupemq.clientPorts" . | fromYamlArray) (list (dict "name" "cluster.port" "port" .Values.cluster.port) (dict "name" "http.port" "port" .Values.http.port) (dict "name" "health.port" "port" .Values.health.port)) -}}
+{{- range concat (include "troupemq.clientPorts" . | fromYamlArray) (list (dict "name" "cluster.port" "port" .Values.cluster.port) (dict "name" "http.port" "port" .Values.http.port) (dict "name" "health.port" "port" .Values.health.port)) (ternary (list (dict "name" "prometheus.port" "port" .Values.prometheus.port)) list .Values.prometheus.enabled) -}}
 {{- $port := .port | int | toString -}}
 {{- if hasKey $ports $port -}}
 {{- fail (printf "port %s is taken twice, by %s and %s: choose another for one of them" $port (get $ports $port) .name) -}}
