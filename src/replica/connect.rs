@@ -1,6 +1,6 @@
 //! CONNECT: takeover, Clean Start, resumption.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytestring::ByteString;
 
@@ -14,6 +14,7 @@ use super::session::{Queue, QueueHead, Session};
 use super::state::State;
 use crate::mqtt::ReasonCode;
 use crate::mqtt::packet::PacketId;
+use crate::session::Seldom;
 use crate::signal::{Initiator, LifecycleEvent};
 
 impl State {
@@ -91,7 +92,7 @@ impl State {
             will_due_ms: None,
             expires_at_ms: None,
             subscriptions: BTreeMap::new(),
-            received: BTreeSet::new(),
+            received: Seldom::default(),
             queue: Queue::default(),
             queue_head: QueueHead::new(command.queue_limit, command.discard_oldest),
             window,

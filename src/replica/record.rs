@@ -111,7 +111,7 @@ impl DirtyRecords {
         for filter in session.subscriptions.keys() {
             self.gone(RecordKey::Subscription(client.clone(), filter.clone()));
         }
-        for packet_id in &session.received {
+        for packet_id in session.received.iter() {
             self.gone(RecordKey::Received(client.clone(), *packet_id));
         }
         for entry in &session.queue.entries {
@@ -208,7 +208,7 @@ impl State {
                     return Err(damaged(key, "it names another client"));
                 }
                 // `finish_load` lets expire what may.
-                let queue = Queue { shielded: usize::MAX, ..Queue::default() };
+                let queue = Queue { shielded: u32::MAX, ..Queue::default() };
                 self.sessions.insert(Session { queue, ..session });
             }
             RecordKey::QueueHead(client) => {
@@ -319,7 +319,9 @@ impl State {
             RecordKey::Session(client) => self.sessions.get(client).map(encode),
             RecordKey::QueueHead(client) => self.sessions.get(client).map(|session| encode(&session.queue_head)),
             RecordKey::Subscription(client, filter) => self.sessions.get(client)?.subscriptions.get(filter).map(encode),
-            RecordKey::Received(client, packet_id) => self.sessions.get(client)?.received.get(packet_id).map(|_| encode(&())),
+            RecordKey::Received(client, packet_id) => {
+                self.sessions.get(client)?.received.contains(packet_id).then(|| encode(&()))
+            }
             RecordKey::Assigned(client, seq) => self.assigned.get(client)?.get(seq).map(encode),
             RecordKey::Window(client) => {
                 let window = self.sessions.get(client)?.window;

@@ -12,6 +12,7 @@ use super::ids::ConnectionRef;
 use super::slot::Slot;
 use super::stored_queue::IN_FLIGHT_MAX;
 use crate::mqtt::{Message, QoS, SubscriptionFilter, SubscriptionIds};
+use crate::session::Seldom;
 use crate::signal::ConnectionFacts;
 
 /// A client's session.
@@ -35,7 +36,7 @@ pub struct Session {
     pub subscriptions: BTreeMap<SubscriptionFilter, SubscriptionRecord>,
     /// QoS 2 Packet Identifiers received and not released; a record each.
     #[serde(skip)]
-    pub received: BTreeSet<u16>,
+    pub received: Seldom<BTreeSet<u16>>,
     /// A record for each entry.
     #[serde(skip)]
     pub queue: Queue,
@@ -93,9 +94,9 @@ pub struct Queue {
     /// Entries of retained origin, which have their own limit.
     pub retained_count: u32,
     /// (expiry, `seq`) of the entries the shard may expire: those that have an expiry and are not shielded.
-    pub(super) expiring: BTreeSet<(u64, u64)>,
+    pub(super) expiring: Seldom<BTreeSet<(u64, u64)>>,
     /// The first so many entries may be in flight: the shard neither expires nor discards them.
-    pub(super) shielded: usize,
+    pub(super) shielded: u32,
     /// The same of the entries up to this one: of a shared subscription's queue, what its dispatcher was lent.
     pub(super) lent_seq: u64,
     /// `QueueHead::sent_seq` as expiry is to see it: a QoS 2 message once sent is sent again, expired or not [MQTT-4.3.3-7].

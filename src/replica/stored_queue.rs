@@ -75,7 +75,7 @@ impl Queue {
     /// Appends an entry that has its `seq` already.
     pub(super) fn append(&mut self, entry: Slot) {
         self.retained_count += u32::from(entry.is_retained_origin());
-        if self.entries.len() >= self.shielded && entry.seq() > self.lent_seq {
+        if self.entries.len() >= self.shielded() && entry.seq() > self.lent_seq {
             self.watch(&entry);
         }
         self.entries.push_back(entry);
@@ -91,8 +91,9 @@ impl Queue {
             self.entries.shrink_to(self.entries.len() * 2);
         }
         // The entry behind the shield moved under it.
-        if index < self.shielded && !self.expiring.is_empty() && self.entries.len() >= self.shielded {
-            self.unwatch(self.shielded - 1);
+        let shielded = self.shielded();
+        if index < shielded && !self.expiring.is_empty() && self.entries.len() >= shielded {
+            self.unwatch(shielded - 1);
         }
         Some(entry)
     }
@@ -131,9 +132,14 @@ impl Queue {
         self.begun_seq = self.begun_seq.max(sent_seq);
     }
 
+    fn shielded(&self) -> usize {
+        self.shielded as usize
+    }
+
     /// Shields the first `count` entries from expiry and discarding.
     pub(super) fn shield(&mut self, count: usize) {
-        let before = std::mem::replace(&mut self.shielded, count).min(self.entries.len());
+        let before = self.shielded().min(self.entries.len());
+        self.shielded = u32::try_from(count).unwrap_or(u32::MAX);
         let after = count.min(self.entries.len());
         for index in before..after {
             self.unwatch(index);
@@ -176,7 +182,7 @@ impl Queue {
     /// The oldest entry of the same kind that is not in flight. An entry after PUBREC is in flight by definition.
     fn oldest_discardable(&self, sent_seq: u64, retained_origin: bool) -> Option<usize> {
         let unsent = self.entries.partition_point(|entry| entry.seq() <= sent_seq);
-        let start = unsent.max(self.shielded).min(self.entries.len());
+        let start = unsent.max(self.shielded()).min(self.entries.len());
         let found = self.entries.range(start..).position(|e| e.is_retained_origin() == retained_origin && e.has_message());
         found.map(|offset| start + offset)
     }

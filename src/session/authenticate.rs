@@ -246,7 +246,7 @@ impl Connected {
                 if principal.user_name() != self.principal.user_name() {
                     return Err(Offence::AnotherUser);
                 }
-                self.lifetime = Lifetime::of(&principal, now);
+                self.lifetime = Lifetime::of(&principal, now).map(Box::new);
                 self.principal = principal;
                 enhanced.again = None;
                 send_auth(&self.peer, ReasonCode::Success, Some(&enhanced.method), data, out)

@@ -15,6 +15,7 @@ use super::lifetime::Lifetime;
 use super::machine::Now;
 use super::outbound::Outbound;
 use super::peer::Peer;
+use super::seldom::Seldom;
 use super::sent_alias::SentAliases;
 use super::settings::SessionSettings;
 use super::subscribe::Answers;
@@ -35,7 +36,7 @@ pub(super) struct Connected {
     pub(super) client_id: ByteString,
     pub(super) principal: Arc<Principal>,
     /// `None`: the principal may stay.
-    pub(super) lifetime: Option<Lifetime>,
+    pub(super) lifetime: Option<Box<Lifetime>>,
     /// `None` without an Authentication Method.
     pub(super) enhanced: Option<Box<Enhanced>>,
     /// As CONNECT settled it; 0 ends the session with the connection.
@@ -44,7 +45,7 @@ pub(super) struct Connected {
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
     /// Open questions other than publishes, oldest first.
-    pub(super) questions: VecDeque<(Ticket, Question)>,
+    pub(super) questions: Seldom<VecDeque<(Ticket, Question)>>,
     last_ticket: u64,
 }
 
@@ -70,14 +71,14 @@ impl Connected {
         Self {
             peer: terms.peer,
             client_id: terms.client_id,
-            lifetime: Lifetime::of(&terms.principal, now),
+            lifetime: Lifetime::of(&terms.principal, now).map(Box::new),
             principal: terms.principal,
             enhanced: terms.method.map(|method| Box::new(Enhanced::new(method, terms.claimed_name))),
             session_expiry_interval_s: terms.session_expiry_interval_s,
             keep_alive: KeepAlive::new(terms.keep_alive_s, settings.keep_alive_multiplier_milli, now.mono_ms),
             inbound: Inbound::resume(received, TopicAliases::new(terms.topic_alias_max, &settings.alias_memory)),
             outbound: Outbound::new(terms.send_window, SentAliases::new(terms.sent_topic_alias_max, &settings.alias_memory)),
-            questions: VecDeque::new(),
+            questions: Seldom::default(),
             last_ticket: 0,
             settings,
         }
@@ -136,7 +137,8 @@ impl Connected {
 
     /// Takes the question of an answer out; `None` where none of that kind is open.
     pub(super) fn answered(&mut self, ticket: Ticket, kind: impl Fn(&Question) -> bool) -> Option<Question> {
-        let index = self.questions.iter().position(|(t, q)| *t == ticket && kind(q))?;
-        self.questions.remove(index).map(|(_, question)| question)
+        let questions = self.questions.existing()?;
+        let index = questions.iter().position(|(t, q)| *t == ticket && kind(q))?;
+        questions.remove(index).map(|(_, question)| question)
     }
 }

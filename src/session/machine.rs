@@ -11,6 +11,7 @@ use super::end;
 use super::error::Offence;
 use super::lifetime::Lifetime;
 use super::peer::Peer;
+use super::seldom::Seldom;
 use super::settings::SessionSettings;
 use crate::auth::{Refusal, Verdict};
 use crate::mqtt::codec::DecodeError;
@@ -42,7 +43,7 @@ pub struct Machine {
     protocol: Option<ProtocolVersion>,
     state: State,
     /// What came before its turn, in order.
-    backlog: VecDeque<Input>,
+    backlog: Seldom<VecDeque<Input>>,
 }
 
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Machine {
     pub fn new(settings: Arc<SessionSettings>, now: Now) -> Self {
         let timeout_ms = settings.no_connect_idle_timeout_ms;
         let deadline_ms = (timeout_ms > 0).then(|| now.mono_ms.saturating_add(timeout_ms));
-        Self { settings, protocol: None, state: State::AwaitConnect { deadline_ms }, backlog: VecDeque::new() }
+        Self { settings, protocol: None, state: State::AwaitConnect { deadline_ms }, backlog: Seldom::default() }
     }
 
     /// The version to encode and decode with, once CONNECT said it; stays after the end.
@@ -311,7 +312,7 @@ impl Machine {
             State::Connected(connected) => {
                 let keep_alive = if self.wants_input() { connected.keep_alive.deadline_ms() } else { None };
                 let authentication = connected.enhanced.as_ref().and_then(|enhanced| enhanced.deadline_ms());
-                let lifetime = connected.lifetime.map(Lifetime::deadline_ms);
+                let lifetime = connected.lifetime.as_deref().copied().map(Lifetime::deadline_ms);
                 keep_alive.into_iter().chain(authentication).chain(lifetime).min()
             }
             State::AwaitRegistration(_) | State::Closed => None,
@@ -333,10 +334,12 @@ impl Machine {
                     Offence::AuthenticationTimeout
                 } else if hears && is_due(connected.keep_alive.deadline_ms()) {
                     Offence::KeepAliveTimeout
-                } else if connected.lifetime.is_some_and(|lifetime| lifetime.is_over(now)) {
+                } else if connected.lifetime.as_ref().is_some_and(|lifetime| lifetime.is_over(now)) {
                     Offence::ProofExpired
                 } else {
-                    connected.lifetime = connected.lifetime.map(|lifetime| lifetime.looked_at(now));
+                    if let Some(lifetime) = &mut connected.lifetime {
+                        **lifetime = lifetime.looked_at(now);
+                    }
                     return;
                 };
                 self.offend(offence, now, out);
@@ -450,9 +453,8 @@ impl Machine {
             if publish_is_next && connected.subscriptions_are_changing() {
                 return;
             }
-            let Some(input) = self.backlog.pop_front() else {
-                // An idle connection holds no memory for it.
-                self.backlog = VecDeque::new();
+            let Some(input) = self.backlog.existing().and_then(VecDeque::pop_front) else {
+                self.backlog.clear();
                 return;
             };
             self.process(input, now, out);

@@ -23,7 +23,7 @@ const QUEUE_ID_MAX: u16 = 32_767;
 #[derive(Debug)]
 pub(super) struct Outbound {
     /// Messages of QoS above 0 that may be in flight.
-    window: usize,
+    window: u32,
     in_flight: BTreeMap<PacketId, InFlight>,
     /// The identifier dealt last to a source other than the session's queue.
     last_dealt: u16,
@@ -48,12 +48,13 @@ enum Step {
 
 impl Outbound {
     pub(super) fn new(window: usize, aliases: SentAliases) -> Self {
+        let window = u32::try_from(window).unwrap_or(u32::MAX);
         Self { window, in_flight: BTreeMap::new(), last_dealt: u16::MAX, aliases }
     }
 
     /// Messages of QoS above 0 that may be sent now.
     pub(super) fn send_quota(&self) -> usize {
-        self.window.saturating_sub(self.in_flight.len())
+        (self.window as usize).saturating_sub(self.in_flight.len())
     }
 
     /// Sends a delivery, or reports why it is over without being sent. False, with nothing emitted, where it has to wait.

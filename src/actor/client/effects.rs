@@ -453,9 +453,9 @@ impl Client {
 
     fn acknowledge(&mut self, source: Source, outcome: AckOutcome) {
         match (source, outcome) {
-            (Source::Queue { seq }, AckOutcome::Received) => self.steps.push((seq, QueueStep::Received)),
+            (Source::Queue { seq }, AckOutcome::Received) => self.steps.get_mut().push((seq, QueueStep::Received)),
             (Source::Queue { seq }, AckOutcome::Completed(_) | AckOutcome::Sent) => {
-                self.steps.push((seq, QueueStep::Completed));
+                self.steps.get_mut().push((seq, QueueStep::Completed));
                 self.completed += 1;
             }
             (Source::Local, AckOutcome::Completed(_)) => self.completed += 1,
@@ -467,8 +467,8 @@ impl Client {
     }
 
     fn shared_done(&mut self, group: crate::mqtt::GroupId, seq: u64) {
-        if let Some(shared) = self.shared.existing() {
-            shared.retain(|(known, at)| *at != seq || *known != group);
+        if let Some(rare) = self.rare.existing() {
+            rare.shared.retain(|(known, at)| *at != seq || *known != group);
         }
         shared_subscription::report(self.local.node(), &group, seq);
     }
@@ -479,7 +479,7 @@ impl Client {
         }
         match &delivery.source {
             // The shard raises the signal, exactly once.
-            Source::Queue { seq } => self.steps.push((*seq, step)),
+            Source::Queue { seq } => self.steps.get_mut().push((*seq, step)),
             Source::Local => self.raise(delivery, step, |identity| Receiver::Client(identity.client().clone())),
             Source::Member { group } => {
                 let full = group.full();
@@ -487,8 +487,8 @@ impl Client {
             }
             // Here too: the dispatcher may have handed it to several members, when it changed nodes.
             Source::Share { group, seq } => {
-                if let Some(shared) = self.shared.existing() {
-                    shared.retain(|(known, at)| at != seq || known != group);
+                if let Some(rare) = self.rare.existing() {
+                    rare.shared.retain(|(known, at)| at != seq || known != group);
                 }
                 shared_subscription::lose(self.local.node(), group.clone(), *seq, step, self.connection);
             }
@@ -521,10 +521,10 @@ impl Client {
 
     /// Proposes the steps of this turn in one command; PUBREL waits until its step is stored.
     fn submit_steps(&mut self, ctx: &mut Context<Self>) {
-        if self.steps.is_empty() {
+        let steps = self.steps.take();
+        if steps.is_empty() {
             return;
         }
-        let steps = std::mem::take(&mut self.steps);
         let Some(identity) = &self.identity else { return };
         let Some(cluster) = self.local.node().cluster() else { return };
         let received: Vec<u64> = steps.iter().filter(|(_, s)| *s == QueueStep::Received).map(|(seq, _)| *seq).collect();

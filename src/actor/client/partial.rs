@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::mqtt::codec;
-
-use super::seldom::Seldom;
+use crate::session::Seldom;
 
 /// Packets up to this size are copied out of a buffer that holds several.
 const COPY_BYTES_MAX: usize = 65_536;

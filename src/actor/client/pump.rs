@@ -88,18 +88,18 @@ impl Pump {
 
     /// Tells who is to take over that all is read. Bytes may be there of which the reactor knows nothing yet; when a timer fires it has looked.
     fn settle(&mut self, client: &mut Client, ctx: &mut Context<Client>, will_read: bool) {
-        if client.settling.get().is_none_or(Vec::is_empty) {
+        if client.rare.get().is_none_or(|rare| rare.settling.is_empty()) {
             return;
         }
         if client.settle_due || client.closing || client.gone {
             if !will_read {
-                client.settling.clear();
+                client.rare.get_mut().settling.clear();
                 (client.settle_due, self.settling) = (false, false);
             }
         } else if !self.settling {
             self.settling = true;
             ctx.run_later(TURN, |client, _| {
-                client.settle_due = client.settling.get().is_some_and(|settling| !settling.is_empty());
+                client.settle_due = client.rare.get().is_some_and(|rare| !rare.settling.is_empty());
                 client.wake();
             });
         }

@@ -152,8 +152,8 @@ impl Client {
             }
             if delivery.qos != QoS::AtMostOnce {
                 shared_subscription::refuse(self.local.node(), group, *seq, self.connection);
-                if let Some(shared) = self.shared.existing() {
-                    shared.retain(|(known, at)| at != seq || known != group);
+                if let Some(rare) = self.rare.existing() {
+                    rare.shared.retain(|(known, at)| at != seq || known != group);
                 }
                 return None;
             }

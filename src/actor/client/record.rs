@@ -17,7 +17,7 @@ impl Client {
             Packet::Auth(auth) => self.record(|who| Event::Auth { who, received: true, code: auth.reason_code }),
             Packet::Disconnect(disconnect) if self.local.node().events.is_on() => {
                 if let Some(reason) = &disconnect.properties.reason_string {
-                    *self.given_reason.get_mut() = Some((&**reason).into());
+                    self.rare.get_mut().given_reason = Some((&**reason).into());
                 }
             }
             _ => {}
@@ -44,7 +44,7 @@ impl Client {
         }
         let (listener, port) = (self.accepted.listener.kind, self.accepted.listener_port);
         self.record(|who| match self.ended {
-            (Initiator::Client, _) => Event::Left { who, reason: self.given_reason.get().and_then(Option::as_deref) },
+            (Initiator::Client, _) => Event::Left { who, reason: self.rare.get().and_then(|rare| rare.given_reason.as_deref()) },
             _ if self.stopping => Event::Closed { who, reason: ReasonCode::ServerShuttingDown.name() },
             (Initiator::Server | Initiator::SessionTakenOver, Some(code)) => Event::Closed { who, reason: code.name() },
             (Initiator::Server | Initiator::SessionTakenOver | Initiator::Unspecified, _) => Event::Lost { who, listener, port },
