@@ -22,6 +22,11 @@ const PUBLISHERS: usize = 6;
 /// Publishes of one publisher that are under way.
 const WINDOW: usize = 8;
 
+/// How far each group is applied on the node.
+fn applied(node: &Node) -> BTreeMap<String, f64> {
+    node.metrics().into_iter().filter(|(name, _)| name.starts_with("troupemq_raft_applied_index")).collect()
+}
+
 fn admin(node: &Node, command: &str) -> Output {
     let mut asked = Command::new(program());
     asked.args(["cluster", command, "--data"]).arg(node.data()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -352,6 +357,12 @@ async fn on_request_nodes_part_with_what_they_have_beyond_their_share() {
         clients.push(Client::connect(trio.mqtt(0), &Options::v5(&format!("c-{number}"))).await);
     }
     let stays = Client::connect(trio.mqtt(1), &Options::v5("stays")).await;
+    // The node that is asked counts in its own replicas, which may be behind those that have answered.
+    let known: Vec<_> = [0, 1].map(|node| applied(&trio.nodes[node])).into_iter().flatten().collect();
+    wait::until("the node that is asked knows them all", SOON, || {
+        let knows = applied(&trio.nodes[2]);
+        known.iter().all(|(group, index)| knows.get(group).is_some_and(|known| known >= index)).then_some(())
+    });
     let begun = Instant::now();
     let said = done(&trio.nodes[2], "rebalance");
     assert!(["node1 30", "node2 1", "node3 0"].iter().all(|of| said.contains(of)), "{said}");
