@@ -29,12 +29,12 @@ use crate::addon::{AddonSettings, supervisor::SupervisorMail};
 use crate::admin::AdminHandle;
 use crate::cluster::{Cluster, ClusterError, Hooks};
 use crate::config::Settings;
-use crate::config::settings::PersistenceMode;
+use crate::config::settings::{PersistenceMode, SHARDS};
 use crate::edge::{HttpError, HttpHandle};
 use crate::internal_client::InternalClient;
 use crate::listener::{Bound, ListenerError};
 use crate::replica::ShardId;
-use crate::storage::{Mode, Storage, StorageError};
+use crate::storage::{Mode, ShardCount, Storage, StorageError};
 use crate::telemetry::{Metrics, MetricsError};
 
 /// An arbiter index fits into the lowest byte of a connection's number.
@@ -99,6 +99,7 @@ impl Broker {
     /// actix `System`.
     pub async fn start(settings: &Settings, data: &Path) -> Result<Self, BrokerError> {
         let storage = Arc::new(open_storage(settings, data)?);
+        let shards = storage.identity().shards;
         let metrics = Arc::new(Metrics::new()?);
         let events = settings::event_log(&settings.event_log, data, &metrics).map_err(BrokerError::Runtime)?;
         let addons = AddonSettings::new(&settings.addons, settings.mqtt.message_expiry_max_s);
@@ -112,14 +113,14 @@ impl Broker {
         let handles: Vec<ArbiterHandle> = arbiters.iter().map(Arbiter::handle).collect();
         node.connect_arbiters(handles.clone());
         node.connect_hubs(start_hubs(&node, &handles).await?);
-        node.connect_takers(start_takers(&node, &handles, settings.cluster.shards).await?);
+        node.connect_takers(start_takers(&node, &handles, shards).await?);
         let client = InternalClient::new(Arc::clone(&node));
         let supervisor = on_arbiter(&handles, 0, move || Supervisor::start_for(client, renderer)).await?;
         node.signals.connect(Box::<SupervisorMail>::new(supervisor));
 
         let runtime = cluster_runtime()?;
         let hooks: Arc<dyn Hooks> = Arc::new(NodeHooks(Arc::clone(&node)));
-        let starting = Cluster::start(settings::cluster(settings), Arc::clone(&storage), Arc::clone(&hooks));
+        let starting = Cluster::start(settings::cluster(settings, shards), Arc::clone(&storage), Arc::clone(&hooks));
         let cluster = runtime.spawn(starting).await??;
         node.connect_cluster(cluster.clone());
         // What the shards told before the node knew its cluster.
@@ -226,7 +227,8 @@ fn open_storage(settings: &Settings, data: &Path) -> Result<Storage, StorageErro
         PersistenceMode::File => Mode::File,
         PersistenceMode::InMemory => Mode::InMemory,
     };
-    Storage::open(data, mode, &settings.cluster.node_name, settings.cluster.shards, clock::wall_ms())
+    let shards = settings.cluster.shards.map_or(ShardCount::StoredOr(SHARDS), ShardCount::Exactly);
+    Storage::open(data, mode, &settings.cluster.node_name, shards, clock::wall_ms())
 }
 
 fn arbiter_count() -> usize {

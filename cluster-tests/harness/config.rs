@@ -65,7 +65,7 @@ pub struct ClusterConfig {
 /// Tests storm; those of the connect rate have listeners of their own.
 const ANY_RATE: &str = "<connect-overload-protection><enabled>false</enabled></connect-overload-protection>";
 
-/// The default number of shards.
+/// Shards of clusters under test: twice the default, so that nodes lead several.
 pub const SHARDS: u16 = 6;
 
 /// The secret of clusters under test.

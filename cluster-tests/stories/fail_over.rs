@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use troupemq::config::settings::SHARDS;
 
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::script::{interop_skipped, run};
@@ -24,8 +25,8 @@ const MARK: &str = "sh fail-over";
 const PORTS: [[u16; 3]; 4] = [[1883, 1884, 1885], [8000, 8001, 8002], [8080, 8081, 8082], [7001, 7002, 7003]];
 const HTTP: [u16; 3] = PORTS[2];
 const START: Duration = Duration::from_secs(60);
-/// `meta` and six shards.
-const GROUPS: usize = 7;
+/// `meta` and the shards.
+const GROUPS: usize = SHARDS as usize + 1;
 /// Printed behind what a block prints.
 const DONE: &str = "-- the block is done --";
 

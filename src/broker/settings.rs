@@ -137,7 +137,7 @@ fn server_reference(server: &config::ServerReference) -> ServerReference {
     ServerReference { reference: server.reference.as_str().into(), at_shutdown: server.at_shutdown, refuse: server.refuse }
 }
 
-pub(crate) fn cluster(settings: &Settings) -> ClusterSettings {
+pub(crate) fn cluster(settings: &Settings, shards: u16) -> ClusterSettings {
     let cluster = &settings.cluster;
     let bind = SocketAddr::new(cluster.bind_address, cluster.bind_port);
     ClusterSettings {
@@ -155,7 +155,7 @@ pub(crate) fn cluster(settings: &Settings) -> ClusterSettings {
         expected_nodes: if cluster.enabled { cluster.founders() } else { Some(1) },
         secret: cluster.secret.clone(),
         tls: cluster.tls.clone(),
-        shards: cluster.shards,
+        shards,
         heartbeat_ms: cluster.heartbeat_ms,
         election_min_ms: cluster.election_timeout_min_ms,
         election_max_ms: cluster.election_timeout_max_ms,

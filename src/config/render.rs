@@ -8,7 +8,7 @@ use super::rbac::PasswordType;
 use super::settings::{
     AddonSettings, AuthenticationSettings, CertificateName, ClientAuthentication, ClusterSettings, ConnectOverload,
     EventLogSettings, HttpListenerKind, KeepAlivePolicy, KeepAliveSettings, ListenerKind, MqttSettings, NodeTlsSettings,
-    PersistenceMode, RefuseConnections, RestrictionSettings, SecuritySettings, Settings, UnstableClients,
+    PersistenceMode, RefuseConnections, RestrictionSettings, SHARDS, SecuritySettings, Settings, UnstableClients,
 };
 
 /// Prints all settings, a line each, in the words of `config.xml`. The cluster secret shows as `***`.
@@ -358,7 +358,10 @@ fn cluster(out: &mut Page, cluster: &ClusterSettings) {
     out.section("cluster");
     out.line("enabled", cluster.enabled);
     out.line("node-name", &cluster.node_name);
-    out.line("shards", cluster.shards);
+    match cluster.shards {
+        Some(shards) => out.line("shards", shards),
+        None => out.line("shards", format_args!("{SHARDS}, or as the data have it")),
+    }
     out.millis("raft/heartbeat-interval", cluster.heartbeat_ms);
     out.millis("raft/election-timeout-min", cluster.election_timeout_min_ms);
     out.millis("raft/election-timeout-max", cluster.election_timeout_max_ms);

@@ -11,6 +11,10 @@ use super::jwt::JwtSettings;
 use super::rbac::FileRbacSettings;
 use crate::mqtt::GroupId;
 
+/// Shards of a new cluster. More of them make smaller log entries, and with that more work for each command; three are enough for as many nodes
+/// to lead one each (ARCHITECTURE.md, "How many shards").
+pub const SHARDS: u16 = 3;
+
 /// Everything a node is configured with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -341,8 +345,8 @@ pub struct ClusterSettings {
     pub secret: String,
     /// TLS between nodes.
     pub tls: Option<NodeTlsSettings>,
-    /// Fixed when the cluster is founded.
-    pub shards: u16,
+    /// Fixed when the cluster is founded; `None`: as the node's data have it, and without data `SHARDS`.
+    pub shards: Option<u16>,
     pub heartbeat_ms: u64,
     pub election_timeout_min_ms: u64,
     pub election_timeout_max_ms: u64,

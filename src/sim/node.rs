@@ -345,10 +345,9 @@ fn settings_of(index: usize, name: &str, nodes: usize, settings: &Settings) -> (
         advertised: network::address(index).to_string(),
         seeds: (0..nodes.max(index + 1)).map(|node| network::address(node).to_string()).collect(),
         expected_nodes: Some(nodes),
-        shards: SHARDS,
         secret: "simulated".to_owned(),
         tls: None,
-        ..rooms::cluster(settings)
+        ..rooms::cluster(settings, SHARDS)
     };
     (cluster, settings.clone())
 }

@@ -72,7 +72,7 @@ pub use identity::Identity;
 pub use log::LogStore;
 pub use state::StateStore;
 pub use stats::StorageStats;
-pub use store::{Mode, Storage};
+pub use store::{Mode, ShardCount, Storage};
 
 #[cfg(test)]
 mod storage_test;

@@ -159,6 +159,18 @@ fn a_foreign_directory_is_refused_and_stays_usable_for_its_owner() {
 }
 
 #[test]
+fn data_keep_their_shards_where_no_number_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |shards| Storage::open(dir.path(), Mode::File, NODE, shards, 1000).map(|storage| storage.identity().shards);
+    assert_eq!(open(ShardCount::StoredOr(5)).unwrap(), 5);
+    assert_eq!(open(ShardCount::StoredOr(2)).unwrap(), 5, "stored");
+    let all_groups = Storage::open(dir.path(), Mode::File, NODE, ShardCount::StoredOr(2), 1000).unwrap();
+    assert!(all_groups.log(5).is_ok() && all_groups.log(6).is_err(), "meta and five shards");
+    drop(all_groups);
+    assert!(matches!(open(ShardCount::Exactly(2)), Err(StorageError::WrongOwner { .. })));
+}
+
+#[test]
 fn a_directory_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let storage = open(dir.path());

@@ -48,6 +48,29 @@ enum Backend {
     Simulated(Arc<dyn SimulatedDisk>),
 }
 
+/// How many shards a node is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShardCount {
+    /// Data with another number are refused.
+    Exactly(u16),
+    /// As many as the data have; so many where there are none.
+    StoredOr(u16),
+}
+
+impl ShardCount {
+    fn of_new_data(self) -> u16 {
+        match self {
+            Self::Exactly(shards) | Self::StoredOr(shards) => shards,
+        }
+    }
+}
+
+impl From<u16> for ShardCount {
+    fn from(shards: u16) -> Self {
+        Self::Exactly(shards)
+    }
+}
+
 struct Files {
     logs: FileLogs,
     states: FileStates,
@@ -59,13 +82,23 @@ struct Files {
 impl Storage {
     /// Opens or creates the directory for a node of that name; `now_ms` seeds the incarnation. Refuses a directory of another node, of
     /// another shard count, of a newer format, or in use. `in-memory` does not touch `path`.
-    pub fn open(path: &Path, mode: Mode, node_name: &str, shards: u16, now_ms: u64) -> Result<Self, StorageError> {
-        if shards >= u16::MAX - 1 {
-            return Err(StorageError::Engine(format!("{shards} shards are too many")));
+    pub fn open(
+        path: &Path,
+        mode: Mode,
+        node_name: &str,
+        shards: impl Into<ShardCount>,
+        now_ms: u64,
+    ) -> Result<Self, StorageError> {
+        let shards = shards.into();
+        if shards.of_new_data() >= u16::MAX - 1 {
+            return Err(StorageError::Engine(format!("{} shards are too many", shards.of_new_data())));
         }
         let health = Arc::<Health>::default();
         let (backend, identity) = match mode {
-            Mode::InMemory => (Backend::Memory(Memory::new(shards + 1, &health)), new_identity(node_name, shards, now_ms)),
+            Mode::InMemory => {
+                let shards = shards.of_new_data();
+                (Backend::Memory(Memory::new(shards + 1, &health)), new_identity(node_name, shards, now_ms))
+            }
             Mode::File => {
                 let (files, identity) = Files::open(path, node_name, shards, now_ms, &health)?;
                 (Backend::File(files), identity)
@@ -309,7 +342,7 @@ impl Files {
     fn open(
         path: &Path,
         node_name: &str,
-        shards: u16,
+        shards: ShardCount,
         now_ms: u64,
         health: &Arc<Health>,
     ) -> Result<(Self, Stored), StorageError> {
@@ -328,15 +361,16 @@ impl Files {
                 return Err(StorageError::damaged(file.path(), "byte 0", "it is missing beside stored data"));
             }
             None => {
-                let stored = new_identity(node_name, shards, 0);
+                let stored = new_identity(node_name, shards.of_new_data(), 0);
                 file.write(&stored)?;
                 stored
             }
         };
         let (initialised, closed_at) = (stored.initialised, stored.closed_at);
         let marked = if stored.marked { read_mark(path)? } else { None };
-        let logs = FileLogs::open(path, shards + 1, initialised, closed_at.map(|at| at.log), marked, health.clone())?;
-        let states = FileStates::open(directory.state(), shards + 1, initialised, closed_at.map(|at| at.state), health.clone())?;
+        let groups = stored.identity.shards.saturating_add(1);
+        let logs = FileLogs::open(path, groups, initialised, closed_at.map(|at| at.log), marked, health.clone())?;
+        let states = FileStates::open(directory.state(), groups, initialised, closed_at.map(|at| at.state), health.clone())?;
         stored.identity.incarnation = next_incarnation(&stored.identity, now_ms);
         stored = Stored { initialised: true, closed_at: None, marked: true, ..stored };
         file.write(&stored)?;
@@ -387,14 +421,16 @@ fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {
     identity.incarnation.saturating_add(1).max(now_ms)
 }
 
-fn check_owner(path: &Path, found: &Identity, node_name: &str, shards: u16) -> Result<(), StorageError> {
+fn check_owner(path: &Path, found: &Identity, node_name: &str, shards: ShardCount) -> Result<(), StorageError> {
     if found.node_name != node_name {
         return Err(wrong_owner(path, "node", &found.node_name, node_name));
     }
-    if found.shards != shards {
-        return Err(wrong_owner(path, "a cluster with shard count", &found.shards.to_string(), &shards.to_string()));
+    match shards {
+        ShardCount::Exactly(shards) if found.shards != shards => {
+            Err(wrong_owner(path, "a cluster with shard count", &found.shards.to_string(), &shards.to_string()))
+        }
+        ShardCount::Exactly(_) | ShardCount::StoredOr(_) => Ok(()),
     }
-    Ok(())
 }
 
 fn wrong_owner(path: &Path, what: &str, found: &str, expected: &str) -> StorageError {

@@ -43,7 +43,7 @@ pub(super) fn read<'a>(
         expected_nodes: cluster.number("expected-nodes").and_then(|count| u32::try_from(count).ok()),
         secret: secret(&cluster, enabled),
         tls: None,
-        shards: cluster.u16_or_max("shards"),
+        shards: if cluster.at("shards").exists() { cluster.u16("shards") } else { None },
         heartbeat_ms,
         election_timeout_min_ms,
         election_timeout_max_ms,

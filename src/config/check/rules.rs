@@ -1,6 +1,8 @@
 //! Every element of `config.xml` this version knows, with its type, range and default (spec/hivemq.md 1.3 to 1.8). The shape of a file
 //! is checked against this list alone, and the settings are read through it, so that a range stands in one place.
 
+use crate::config::settings::SHARDS;
+
 /// What an element may hold.
 pub(in crate::config) enum Kind {
     /// Elements only.
@@ -477,7 +479,7 @@ const CLUSTER: &[Rule] = &[
     text("cluster/node-name"),
     strict("cluster/expected-nodes", 0, 1_000, None),
     Rule { path: "cluster/secret", kind: Kind::Secret, many: false },
-    strict("cluster/shards", 1, 64, Some(6)),
+    strict("cluster/shards", 1, 64, Some(SHARDS as i64)),
     section("cluster/raft"),
     strict("cluster/raft/heartbeat-interval", 10, 60_000, Some(200)),
     strict("cluster/raft/election-timeout-min", 30, 600_000, Some(600)),

@@ -56,7 +56,8 @@ pub(super) const CLUSTER: Chapter = Chapter {
         hive("failure-detection/tcp-health-check/external-address", "").without("none"),
         hive("failure-detection/tcp-health-check/external-port", "").without("none"),
         hive("overload-protection/enabled", "As `overload-protection` beside `cluster`, from old files."),
-        own("shards", "Groups that sessions are spread over. Fixed when the cluster is founded; a node with another number is refused."),
+        own("shards", "Groups that sessions are spread over. Fixed when the cluster is founded; a node with another number is refused. \
+             Without the element a node that has data goes on with the number they have."),
         own("raft/heartbeat-interval", "How often leaders are heard of.").unit("ms"),
         own("raft/election-timeout-min", "A node that heard nothing of a leader for so long stands for election.")
             .holds(Holds::Computed(|| format!("at least {HEARTBEATS_PER_ELECTION_MIN} heartbeats")))

@@ -8,7 +8,7 @@ fn cluster_settings_arrive() {
     assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
     let cluster = outcome.settings.unwrap().cluster;
     assert_eq!((cluster.enabled, cluster.node_name.as_str(), cluster.secret.as_str()), (true, "n1", "0123456789abcdef"));
-    assert_eq!((cluster.bind_port, cluster.shards), (7001, 12));
+    assert_eq!((cluster.bind_port, cluster.shards), (7001, Some(12)));
     assert_eq!(cluster.static_nodes, ["127.0.0.1:7001", "[fd00::2]:7002"]);
     assert_eq!(cluster.advertised(), "127.0.0.1:7001");
 }

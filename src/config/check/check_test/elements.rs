@@ -82,7 +82,7 @@ fn defaults_are_those_of_the_tables() {
     assert_eq!((restrictions.no_connect_idle_timeout_ms, restrictions.incoming_bandwidth_throttling), (10_000, 0));
     assert_eq!(s.persistence, PersistenceMode::File);
     let cluster = &s.cluster;
-    assert_eq!((cluster.enabled, cluster.node_name.as_str(), cluster.bind_port, cluster.shards), (false, "node1", 7000, 6));
+    assert_eq!((cluster.enabled, cluster.node_name.as_str(), cluster.bind_port, cluster.shards), (false, "node1", 7000, None));
     assert_eq!((cluster.heartbeat_ms, cluster.election_timeout_min_ms, cluster.election_timeout_max_ms), (200, 600, 1200));
     assert_eq!(cluster.close_without_majority_ms, 10_000);
     assert_eq!(s.shutdown, ShutdownSettings { delay_s: 0, clients_per_second: 1000, timeout_s: 25 });
