@@ -145,7 +145,9 @@
             </extension>
         </discovery>
         <expected-nodes>${EXPECTED_NODES}</expected-nodes>
-        <shards>{{ .Values.cluster.shards }}</shards>
+        {{- with .Values.cluster.shards }}
+        <shards>{{ . }}</shards>
+        {{- end }}
     </cluster>
 
     <!-- Below terminationGracePeriodSeconds. -->
