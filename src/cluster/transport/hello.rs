@@ -88,7 +88,9 @@ pub enum Refusal {
     ClusterId { dialer: String, acceptor: String },
     #[error("the name {name} is used by another running node; give every node a <node-name> of its own")]
     NameClash { name: String },
-    #[error("the dialer has {dialer} shards, the acceptor has {acceptor}; give all nodes the same <shards>, that of those that have data")]
+    #[error(
+        "the dialer has {dialer} shards, the acceptor has {acceptor}; give all nodes the same <shards>, that of those that have data"
+    )]
     Shards { dialer: u16, acceptor: u16 },
     #[error("a node dialed itself")]
     Itself,
