@@ -122,6 +122,9 @@ for what comes after the clients. */}}
 {{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) -}}
 {{- fail "tls.certManager.issuerRef.name is empty: name the Issuer or ClusterIssuer that signs the certificate" -}}
 {{- end -}}
+{{- if and (ne .Values.tls.clientAuthentication "NONE") (not .Values.tls.enabled) -}}
+{{- fail "tls.clientAuthentication has no effect without tls.enabled: set that too" -}}
+{{- end -}}
 {{- with .Values.cluster.tls -}}
 {{- if and .enabled (not .secretName) (not .certManager.enabled) -}}
 {{- fail "cluster.tls.enabled needs a certificate: name a Secret with tls.crt, tls.key and ca.crt in cluster.tls.secretName, or set cluster.tls.certManager.enabled" -}}
