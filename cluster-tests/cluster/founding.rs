@@ -64,6 +64,15 @@ fn a_node_with_another_number_of_shards_is_refused() {
     wait::until("the log of the stranger says why", SOON, || told(stranger));
     wait::until("the log of the others says why", SOON, || told(&trio.nodes[0]));
     assert!(!stranger.is_up());
+
+    // It does as it was told, with the directory that it made.
+    trio.nodes[2].kill();
+    if let Some(cluster) = &mut trio.nodes[2].config.cluster {
+        cluster.shards = SHARDS;
+    }
+    trio.nodes[2].launch();
+    trio.wait_ready();
+    assert_one_cluster(&trio);
 }
 
 /// `../shared/cases.md`, row 12: two nodes that each list the other only must not found two clusters.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use troupemq::mqtt::{QoS, ReasonCode};
@@ -311,13 +312,26 @@ fn nodes_find_each_other_by_a_name_with_several_addresses_and_follow_it() {
     wait_three_vote(&nodes[0]);
 }
 
-/// A node that looks around for others does so for 5 s before it founds alone.
+/// A node that may found alone looks around for others for so long.
+const ALONE_WAIT: Duration = Duration::from_secs(5);
+/// Less than that.
 const AT_ONCE_S: f64 = 4.0;
 
 /// Of a line of the log, that begins with its time.
 fn seconds_of_day(line: &str) -> f64 {
     let time = line.split_once('T').and_then(|(_, rest)| rest.split_once('Z')).map(|(time, _)| time).expect("a time");
     time.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().expect("a number"))
+}
+
+/// A node that may found alone, and what its name service tells; not started.
+fn may_found_alone(home: &Path, name: &str, address: &str, port: u16, known: &[(&str, &str)]) -> (Node, Names) {
+    let names = Names { file: home.join(format!("{name}-hosts")) };
+    names.write(known);
+    let mut config = found_by_dns(name, address, port, "<address>nodes.test</address>", "");
+    config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
+    let mut node = Node::within(&home.join(name), name, config);
+    node.hosts = Some(names.file.clone());
+    (node, names)
 }
 
 /// `expected-nodes` 1: who found itself behind each address of the name founds at once; an address that does not answer may be somebody.
@@ -331,12 +345,7 @@ fn a_node_whose_name_has_nobody_else_founds_at_once_and_else_looks_around_first(
     let home = tempfile::tempdir().expect("a directory");
     let port = ports::reserve();
     let launched = |name: &str, address: &str, known: &[(&str, &str)]| {
-        let names = Names { file: home.path().join(format!("{name}-hosts")) };
-        names.write(known);
-        let mut config = found_by_dns(name, address, port, "<address>nodes.test</address>", "");
-        config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
-        let mut node = Node::within(&home.path().join(name), name, config);
-        node.hosts = Some(names.file.clone());
+        let (mut node, names) = may_found_alone(home.path(), name, address, port, known);
         node.launch();
         (node, names)
     };
@@ -350,6 +359,7 @@ fn a_node_whose_name_has_nobody_else_founds_at_once_and_else_looks_around_first(
         (at("founded the cluster") - at("the name of the cluster has an address")).rem_euclid(86_400.0)
     };
     let (mut alone, _) = launched("node1", "127.0.0.1", &[("127.0.0.1", "nodes.test")]);
+    let begun = Instant::now();
     let (mut deserted, _) = launched("node2", "127.0.0.2", &[("127.0.0.2", "nodes.test"), ("127.0.0.9", "nodes.test")]);
     // Its own name comes up late.
     let (mut unnamed, names) = launched("node3", "127.0.0.3", &[]);
@@ -360,6 +370,8 @@ fn a_node_whose_name_has_nobody_else_founds_at_once_and_else_looks_around_first(
     unnamed.wait_ready();
     assert!(unnamed.stderr().contains("founded the cluster"), "{}", unnamed.stderr());
     deserted.wait_ready();
+    // Never sooner, however fast the machine is.
+    assert!(begun.elapsed() >= ALONE_WAIT, "{:?}: {}", begun.elapsed(), deserted.stderr());
     assert!(founded_after(&deserted) > AT_ONCE_S, "it waited for the other address: {}", deserted.stderr());
     let ids: std::collections::BTreeSet<_> =
         [&alone, &deserted, &unnamed].into_iter().map(crate::harness::trio::cluster_id).collect();
@@ -368,27 +380,14 @@ fn a_node_whose_name_has_nobody_else_founds_at_once_and_else_looks_around_first(
 
 #[test]
 fn the_only_node_a_name_has_founds_without_waiting_for_others_and_one_that_is_named_beside_it_joins() {
-    /// A node that founds alone waits so long for others it may not know of.
-    const ALONE_WAIT: Duration = Duration::from_secs(5);
     if !private_hosts() {
         leave_out("a mount namespace is not permitted here");
         return;
     }
     let _permit = acquire(Weight::Cluster);
     let home = tempfile::tempdir().expect("a directory");
-    let names = Names { file: home.path().join("hosts") };
     let port = ports::reserve();
-    names.write(&[("127.0.0.1", "nodes.test")]);
-    let mut nodes = ["node1", "node2"].map(|name| {
-        let address = if name == "node1" { "127.0.0.1" } else { "127.0.0.2" };
-        let inside = "<address>nodes.test</address><reload-interval>1</reload-interval>";
-        let mut config = found_by_dns(name, address, port, inside, "");
-        config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
-        let mut node = Node::within(&home.path().join(name), name, config);
-        node.hosts = Some(names.file.clone());
-        node
-    });
-    let [first, second] = &mut nodes;
+    let (mut first, names) = may_found_alone(home.path(), "node1", "127.0.0.1", port, &[("127.0.0.1", "nodes.test")]);
     let begun = Instant::now();
     first.launch();
     first.wait_ready();
@@ -397,33 +396,14 @@ fn the_only_node_a_name_has_founds_without_waiting_for_others_and_one_that_is_na
     assert!(took < ALONE_WAIT, "{took:?}: {}", first.stderr());
 
     // It may found alone as well, has no data, and finds the first one's cluster by its name.
-    names.write(&[("127.0.0.2", "nodes.test"), ("127.0.0.1", "nodes.test")]);
+    let both = [("127.0.0.2", "nodes.test"), ("127.0.0.1", "nodes.test")];
+    names.write(&both);
+    let (mut second, _) = may_found_alone(home.path(), "node2", "127.0.0.2", port, &both);
     second.launch();
     second.wait_ready();
     let cluster = |node: &Node| Some(node.status()?["cluster_id"].as_str()?.to_owned());
-    assert!(cluster(first).is_some(), "{:?}", first.status());
-    assert_eq!(cluster(first), cluster(second));
-}
-
-#[test]
-fn a_node_that_may_found_alone_waits_for_an_address_of_its_name_where_nobody_answers_yet() {
-    if !private_hosts() {
-        leave_out("a mount namespace is not permitted here");
-        return;
-    }
-    let _permit = acquire(Weight::Node);
-    let home = tempfile::tempdir().expect("a directory");
-    let names = Names { file: home.path().join("hosts") };
-    names.write(&[("127.0.0.1", "nodes.test"), ("127.0.0.9", "nodes.test")]);
-    let mut config = found_by_dns("node1", "127.0.0.1", ports::reserve(), "<address>nodes.test</address>", "");
-    config.cluster_xml = config.cluster_xml.map(|xml| xml.replace("<expected-nodes>3<", "<expected-nodes>1<"));
-    let mut node = Node::within(&home.path().join("node1"), "node1", config);
-    node.hosts = Some(names.file);
-    let begun = Instant::now();
-    node.launch();
-    node.wait_ready();
-    // Never sooner, however fast the machine is.
-    assert!(begun.elapsed() >= Duration::from_secs(5), "{:?}: {}", begun.elapsed(), node.stderr());
+    assert!(cluster(&first).is_some(), "{:?}", first.status());
+    assert_eq!(cluster(&first), cluster(&second));
 }
 
 #[test]

@@ -3,8 +3,19 @@
 use std::collections::{BTreeSet, VecDeque};
 
 /// A value that is its default, and takes no memory, until it is needed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Seldom<T>(Option<Box<T>>);
+
+/// None and a default are the same: a value that was needed once keeps its memory.
+impl<T: Default + PartialEq> PartialEq for Seldom<T> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.get(), other.get()) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one == other,
+            (Some(one), None) | (None, Some(one)) => *one == T::default(),
+        }
+    }
+}
 
 impl<T> Default for Seldom<T> {
     fn default() -> Self {
@@ -79,29 +90,35 @@ impl<T: Ord> Seldom<BTreeSet<T>> {
         self.get_mut().insert(value)
     }
 
-    /// The memory of an empty set is given back.
     pub fn remove(&mut self, value: &T) -> bool {
-        let removed = self.0.as_mut().is_some_and(|set| set.remove(value));
-        self.forget_empty();
-        removed
+        self.existing().is_some_and(|set| set.remove(value))
     }
 
     pub fn pop_first(&mut self) -> Option<T> {
-        let first = self.0.as_mut().and_then(|set| set.pop_first());
-        self.forget_empty();
-        first
-    }
-
-    fn forget_empty(&mut self) {
-        if self.is_empty() {
-            self.0 = None;
-        }
+        self.existing().and_then(BTreeSet::pop_first)
     }
 }
 
 impl<T: Ord> FromIterator<T> for Seldom<BTreeSet<T>> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
-        let set = BTreeSet::from_iter(values);
-        Self((!set.is_empty()).then(|| Box::new(set)))
+        Self(Some(Box::new(values.into_iter().collect())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emptied_set_is_as_one_that_never_held_anything() {
+        let mut set = Seldom::<BTreeSet<u16>>::default();
+        assert!(!set.remove(&1) && set.pop_first().is_none() && set.get().is_none());
+        assert!(set.insert(1) && set != Seldom::default());
+        assert!(set.remove(&1) && set.is_empty());
+        assert_eq!((&set, Seldom::default()), (&Seldom::default(), set.clone()));
+        assert_eq!(Seldom::from_iter([1]), {
+            set.insert(1);
+            set
+        });
     }
 }

@@ -166,8 +166,41 @@ fn data_keep_their_shards_where_no_number_is_asked_for() {
     assert_eq!(open(ShardCount::StoredOr(2)).unwrap(), 5, "stored");
     let all_groups = Storage::open(dir.path(), Mode::File, NODE, ShardCount::StoredOr(2), 1000).unwrap();
     assert!(all_groups.log(5).is_ok() && all_groups.log(6).is_err(), "meta and five shards");
+    all_groups.set_cluster_id("c", true).unwrap();
     drop(all_groups);
     assert!(matches!(open(ShardCount::Exactly(2)), Err(StorageError::WrongOwner { .. })));
+}
+
+#[test]
+fn a_node_that_was_in_no_cluster_takes_another_number_of_shards() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |shards: u16| Storage::open(dir.path(), Mode::File, NODE, shards, 1000);
+    let before = open(SHARDS).unwrap().identity();
+    for shards in [SHARDS + 3, SHARDS - 1, SHARDS] {
+        let storage = open(shards).unwrap();
+        assert_eq!(storage.identity().shards, shards);
+        assert!(storage.identity().incarnation > before.incarnation);
+        assert!(storage.log(shards).is_ok() && storage.log(shards + 1).is_err());
+        if shards == SHARDS {
+            append(&storage.log(1).unwrap(), entries(0..3)).unwrap();
+        }
+    }
+    // Now there is something.
+    assert!(matches!(open(SHARDS + 1), Err(StorageError::WrongOwner { .. })));
+    assert_eq!(all(&open(SHARDS).unwrap().log(1).unwrap()), entries(0..3));
+
+    for promised in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |shards: u16| Storage::open(dir.path(), Mode::File, NODE, shards, 1000);
+        let storage = open(SHARDS).unwrap();
+        if promised {
+            storage.set_promise(Some("node-0")).unwrap();
+        } else {
+            storage.set_cluster_id("c", false).unwrap();
+        }
+        drop(storage);
+        assert!(matches!(open(SHARDS + 1), Err(StorageError::WrongOwner { .. })), "promised {promised}");
+    }
 }
 
 #[test]

@@ -81,7 +81,7 @@ struct Files {
 
 impl Storage {
     /// Opens or creates the directory for a node of that name; `now_ms` seeds the incarnation. Refuses a directory of another node, of
-    /// another shard count, of a newer format, or in use. `in-memory` does not touch `path`.
+    /// another shard count (unless the node never was in a cluster), of a newer format, or in use. `in-memory` does not touch `path`.
     pub fn open(
         path: &Path,
         mode: Mode,
@@ -350,6 +350,7 @@ impl Files {
         let file = IdentityFile::in_directory(path);
         let mut stored = match file.read()? {
             Some(stored) => {
+                let stored = with_shards(stored, shards, path, &file)?;
                 check_owner(file.path(), &stored.identity, node_name, shards)?;
                 if stored.left {
                     let cluster = stored.identity.cluster_id.unwrap_or_default();
@@ -419,6 +420,25 @@ fn new_identity(node_name: &str, shards: u16, incarnation: u64) -> Stored {
 
 fn next_incarnation(identity: &Identity, now_ms: u64) -> u64 {
     identity.incarnation.saturating_add(1).max(now_ms)
+}
+
+/// A node that was in no cluster, and promised itself to nobody, has nothing in any shard: it takes another number of them. So one that was refused
+/// for its number can do as it was told.
+fn with_shards(stored: Stored, shards: ShardCount, path: &Path, file: &IdentityFile) -> Result<Stored, StorageError> {
+    let Identity { node_name, cluster_id, shards: found, incarnation, promised_to } = &stored.identity;
+    let ShardCount::Exactly(wanted) = shards else { return Ok(stored) };
+    if *found == wanted || cluster_id.is_some() || promised_to.is_some() || stored.left {
+        return Ok(stored);
+    }
+    if stored.marked && read_mark(path)? != Some(0) {
+        // Something was written all the same.
+        return Ok(stored);
+    }
+    // Not initialised: the databases are made anew.
+    let anew = new_identity(node_name, wanted, *incarnation);
+    file.write(&anew)?;
+    tracing::info!(from = found, to = wanted, "a node that was in no cluster yet has another number of shards");
+    Ok(anew)
 }
 
 fn check_owner(path: &Path, found: &Identity, node_name: &str, shards: ShardCount) -> Result<(), StorageError> {

@@ -161,10 +161,11 @@ impl Sizes {
         let mut recent = vec![0; PLACES];
         let (mut count, mut bytes) = (0, 0);
         for sizes in std::iter::once(self).chain(others) {
+            // Before the counts are read: `tick` must not keep later ones meanwhile.
+            let earlier = sizes.earlier.lock();
             let now = sizes.counts();
             count += now.iter().sum::<u64>();
             bytes += sizes.bytes.load(Ordering::Relaxed);
-            let earlier = sizes.earlier.lock();
             let before = earlier.counts.front();
             for (index, (recent, now)) in recent.iter_mut().zip(now).enumerate() {
                 *recent += now - before.and_then(|before| before.get(index)).copied().unwrap_or(0);

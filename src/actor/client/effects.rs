@@ -521,7 +521,8 @@ impl Client {
 
     /// Proposes the steps of this turn in one command; PUBREL waits until its step is stored.
     fn submit_steps(&mut self, ctx: &mut Context<Self>) {
-        let steps = self.steps.take();
+        // Its place stays, for the next turn.
+        let steps = self.steps.existing().map(std::mem::take).unwrap_or_default();
         if steps.is_empty() {
             return;
         }

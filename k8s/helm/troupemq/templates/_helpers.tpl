@@ -125,6 +125,10 @@ for what comes after the clients. */}}
 {{- if and (ne .Values.tls.clientAuthentication "NONE") (not .Values.tls.enabled) -}}
 {{- fail "tls.clientAuthentication has no effect without tls.enabled: set that too" -}}
 {{- end -}}
+{{- $away := max 1 (div (sub (int .Values.replicas) 1) 2) -}}
+{{- if and .Values.podDisruptionBudget.enabled (gt (int .Values.podDisruptionBudget.maxUnavailable) (int $away)) -}}
+{{- fail (printf "podDisruptionBudget.maxUnavailable is %d; allowed with %d replicas: %d at most, or evictions may take a majority at once" (int .Values.podDisruptionBudget.maxUnavailable) (int .Values.replicas) $away) -}}
+{{- end -}}
 {{- with .Values.cluster.tls -}}
 {{- if and .enabled (not .secretName) (not .certManager.enabled) -}}
 {{- fail "cluster.tls.enabled needs a certificate: name a Secret with tls.crt, tls.key and ca.crt in cluster.tls.secretName, or set cluster.tls.certManager.enabled" -}}
