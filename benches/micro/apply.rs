@@ -92,7 +92,7 @@ fn connection(client: usize) -> ConnectionRef {
 }
 
 fn connect(client: usize, session_expiry_interval_s: u32) -> Command {
-    Command::Connect(Box::new(ConnectCommand {
+    Command::Connect(Arc::new(ConnectCommand {
         connection: connection(client),
         clean_start: true,
         session_expiry_interval_s,

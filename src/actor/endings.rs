@@ -1,7 +1,9 @@
 //! What must reach the shard even if the actor that wants it is gone: a connection's end, and the undoing of a registration.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::cluster::SubmitError;
@@ -93,17 +95,36 @@ impl NotRegistered {
     }
 }
 
-/// Waits for a registration in a task of its own, so that it is undone if nobody is left to claim it.
-pub fn registration(
+type Submitted = Pin<Box<dyn Future<Output = Result<Outcome, SubmitError>>>>;
+
+/// A registration under way. Dropped before there is an answer it goes on in a task of its own, so that it is undone if nobody is left to claim
+/// it; nearly every connection does without that task.
+pub struct Registering {
     node: Arc<Node>,
     identity: Identity,
     connection: ConnectionRef,
-    submitted: impl Future<Output = Result<Outcome, SubmitError>> + 'static,
-) -> impl Future<Output = Result<Claim, NotRegistered>> {
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    actix_rt::spawn(async move {
-        let claim = |registered| Claim { node, identity, connection, registered: Some(registered) };
-        let result = match submitted.await {
+    /// `None` once it is answered.
+    submitted: Option<Submitted>,
+}
+
+impl Registering {
+    pub fn new(
+        node: Arc<Node>,
+        identity: Identity,
+        connection: ConnectionRef,
+        submitted: impl Future<Output = Result<Outcome, SubmitError>> + 'static,
+    ) -> Self {
+        Self { node, identity, connection, submitted: Some(Box::pin(submitted)) }
+    }
+
+    fn answer(&self, outcome: Result<Outcome, SubmitError>) -> Result<Claim, NotRegistered> {
+        let claim = |registered| Claim {
+            node: Arc::clone(&self.node),
+            identity: self.identity.clone(),
+            connection: self.connection,
+            registered: Some(registered),
+        };
+        match outcome {
             Ok(Outcome::Connected(outcome)) => Ok(claim(Registered {
                 session_present: outcome.session_present,
                 received_packet_ids: outcome.received_packet_ids,
@@ -117,10 +138,28 @@ pub fn registration(
                 }
                 Err(NotRegistered::of(error))
             }
-        };
-        drop(sender.send(result));
-    });
-    async move { receiver.await.unwrap_or(Err(NotRegistered::Unknown)) }
+        }
+    }
+}
+
+impl Future for Registering {
+    type Output = Result<Claim, NotRegistered>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(submitted) = &mut self.submitted else { return Poll::Ready(Err(NotRegistered::Unknown)) };
+        let outcome = std::task::ready!(submitted.as_mut().poll(cx));
+        self.submitted = None;
+        Poll::Ready(self.answer(outcome))
+    }
+}
+
+impl Drop for Registering {
+    fn drop(&mut self) {
+        let Some(submitted) = self.submitted.take() else { return };
+        let (node, identity, connection) = (Arc::clone(&self.node), self.identity.clone(), self.connection);
+        let unclaimed = Self { node, identity, connection, submitted: None };
+        actix_rt::spawn(async move { drop(unclaimed.answer(submitted.await)) });
+    }
 }
 
 #[cfg(test)]

@@ -76,34 +76,35 @@ impl Asked {
 pub async fn connect(
     node: Arc<Node>,
     shard: ShardId,
-    mut command: ConnectCommand,
+    mut command: Arc<ConnectCommand>,
     window: usize,
 ) -> Result<Outcome, SubmitError> {
     let Some(cluster) = node.cluster() else { return Err(SubmitError::Unavailable) };
-    let client = command.facts.client_id.clone();
-    let mut before = present(&node, &client);
-    command.take_over = match before {
-        Some(present) => taking_over(present, settle(&node, shard, &client, present).await),
+    let mut before = present(&node, &command.facts.client_id);
+    let mut take_over = match before {
+        // Boxed, as all that few need: every connection that is made has room for this future.
+        Some(present) => Box::pin(settle(&node, shard, &command.facts.client_id, present)).await,
         None => TakeOver::Settled(None),
     };
     for _ in 0..OCCUPIED_MAX {
-        match propose(&node, cluster, shard, command.clone(), window).await {
+        Arc::make_mut(&mut command).take_over = take_over;
+        match propose(&node, cluster, shard, Arc::clone(&command), window).await {
             Ok(Outcome::Occupied(present)) => {
                 before = Some(present);
-                command.take_over = taking_over(present, settle(&node, shard, &client, present).await);
+                take_over = Box::pin(settle(&node, shard, &command.facts.client_id, present)).await;
             }
             outcome => {
                 if let Some(before) = before
                     && outcome.is_ok()
                 {
-                    told(&node, before).await;
+                    Box::pin(told(&node, before)).await;
                 }
                 return outcome;
             }
         }
     }
-    command.take_over = TakeOver::Any;
-    propose(&node, cluster, shard, command, window).await
+    Arc::make_mut(&mut command).take_over = TakeOver::Any;
+    Box::pin(propose(&node, cluster, shard, command, window)).await
 }
 
 /// Waits until a connection of this node knows that it was taken over, for the event log to have its end before the beginning of the next. It is
@@ -114,8 +115,9 @@ async fn told(node: &Node, connection: ConnectionRef) {
     }
 }
 
-fn taking_over(present: ConnectionRef, settled: Settled) -> TakeOver {
-    match settled {
+/// Has the present connection settle, as far as it can, and tells how it is taken over.
+async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, present: ConnectionRef) -> TakeOver {
+    match settled(node, shard, client, present).await {
         Settled::Yes => TakeOver::Settled(Some(present)),
         Settled::Unanswered => TakeOver::Lost(present),
     }
@@ -126,16 +128,20 @@ async fn propose(
     node: &Node,
     cluster: &Cluster,
     shard: ShardId,
-    command: ConnectCommand,
+    command: Arc<ConnectCommand>,
     window: usize,
 ) -> Result<Outcome, SubmitError> {
     let ends_subscriptions = command.clean_start && !node.routing.subscriptions_of(&command.facts.client_id).is_empty();
     let command = Command::connect(command, window, cluster.level());
-    if ends_subscriptions { cluster.submit_everywhere(shard, command).await } else { cluster.submit(shard, command).await }
+    if ends_subscriptions {
+        Box::pin(cluster.submit_everywhere(shard, command)).await
+    } else {
+        cluster.submit(shard, command).await
+    }
 }
 
 /// Waits until what came on a connection is applied, or submitted before anything that this node submits next.
-async fn settle(node: &Arc<Node>, shard: ShardId, client: &ByteString, connection: ConnectionRef) -> Settled {
+async fn settled(node: &Arc<Node>, shard: ShardId, client: &ByteString, connection: ConnectionRef) -> Settled {
     let Some(cluster) = node.cluster() else { return Settled::Yes };
     if node.is_local((connection.node, connection.incarnation, connection.connection)) {
         // Commands of one node apply in the order it submits them.

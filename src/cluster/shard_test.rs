@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
@@ -167,7 +168,7 @@ fn connect_as(client_id: &str, connection: ConnectionRef) -> Command {
         tls_subject_alternative_names: None,
         connected_at_ms: 1000,
     };
-    Command::Connect(Box::new(ConnectCommand {
+    Command::Connect(Arc::new(ConnectCommand {
         connection,
         clean_start: false,
         session_expiry_interval_s: 100,

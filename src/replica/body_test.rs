@@ -375,7 +375,7 @@ impl Driver {
             Op::Acknowledge { client, step } => {
                 // Entries of an offline session go by a connection of its own.
                 let (client, connection) = (clients[*client], on(LEADER, 1, 100 + self.index));
-                let connecting = Command::Connect(Box::new(ConnectCommand {
+                let connecting = Command::Connect(Arc::new(ConnectCommand {
                     queue_limit: 3,
                     discard_oldest: true,
                     lifecycle: false,
@@ -439,7 +439,7 @@ proptest! {
             index: 1000,
             now_ms: 1_000_000,
         };
-        let publisher = driver.proposal(LEADER, vec![Command::Connect(Box::new(connect("c", on(LEADER, 1, 9))))]);
+        let publisher = driver.proposal(LEADER, vec![Command::Connect(Arc::new(connect("c", on(LEADER, 1, 9))))]);
         running.apply(driver.index, &publisher);
         other.apply(driver.index, &publisher);
         for (op, restart) in &script {

@@ -212,7 +212,7 @@ fn what_was_read_ahead_is_not_taken_for_that_of_a_later_queue() {
     let commands = vec![
         enqueue("x"),
         enqueue("y"),
-        Command::Connect(Box::new(clean)),
+        Command::Connect(Arc::new(clean)),
         disconnect("c", on(1, 1, 5), false),
         enqueue("new1"),
         enqueue("new2"),

@@ -42,7 +42,7 @@ pub struct Batch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// A client connects. Outcome: `Connected` or `Refused`.
-    Connect(Box<ConnectCommand>),
+    Connect(Arc<ConnectCommand>),
     /// A connection ended; ignored if `connection` is not the session's current one.
     Disconnect {
         client: ByteString,
@@ -105,7 +105,7 @@ pub enum Command {
     /// `AssignShared` whose events name the shared subscription, so that a member can give back what was not sent to it. Outcome: `Done`.
     AssignSharedFrom { group: GroupId, assignments: Vec<Assignment> },
     /// `Connect` of a client that takes fewer messages at a time than `IN_FLIGHT_MAX`. Outcome: that of `Connect`.
-    ConnectWithin { connect: Box<ConnectCommand>, window: u16 },
+    ConnectWithin { connect: Arc<ConnectCommand>, window: u16 },
     /// The dispatcher of a shared subscription may hand out the entries of its queue up to `through`, those still to come included: from now on
     /// the shard neither expires nor discards these, and does so with all others. Ignored unless `from` is what it said before, so that what a
     /// former leader asked for changes nothing. Outcome: `Done`.
@@ -168,13 +168,13 @@ impl Command {
 
     /// What connects a client that takes `window` messages at a time, in a cluster of this level: a member of a release before version 3 cannot
     /// read the newer command, and counts on `IN_FLIGHT_MAX`; to it a connection that was lost is one taken over.
-    pub fn connect(mut connect: ConnectCommand, window: usize, level: u16) -> Self {
+    pub fn connect(connect: impl Into<Arc<ConnectCommand>>, window: usize, level: u16) -> Self {
+        let mut connect = connect.into();
         if let TakeOver::Lost(connection) = connect.take_over
             && level < LOST_SINCE
         {
-            connect.take_over = TakeOver::Settled(Some(connection));
+            Arc::make_mut(&mut connect).take_over = TakeOver::Settled(Some(connection));
         }
-        let connect = Box::new(connect);
         match u16::try_from(window) {
             Ok(window) if usize::from(window) < IN_FLIGHT_MAX && level >= CONNECT_WITHIN_SINCE => {
                 Self::ConnectWithin { connect, window }

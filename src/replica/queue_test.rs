@@ -448,7 +448,7 @@ fn a_part_of_an_outbox_is_taken_once() {
 fn the_outbox_is_read_by_position_and_cut() {
     let mut bench = Bench::new();
     let clients = ["a", "b", "c"];
-    let connects = clients.map(|client| Command::Connect(Box::new(connect(client, on(1, 1, 1))))).to_vec();
+    let connects = clients.map(|client| Command::Connect(Arc::new(connect(client, on(1, 1, 1))))).to_vec();
     bench.apply_from(1, 1, connects);
     bench.run(Command::NodeDown { node: 1, incarnation: 1 });
     let at = |index, ordinal| Position { index, ordinal };

@@ -141,7 +141,7 @@ impl Bench {
     }
 
     pub(super) fn connect(&mut self, connect: ConnectCommand) -> (Outcome, Vec<Event>) {
-        self.run(Command::Connect(Box::new(connect)))
+        self.run(Command::Connect(Arc::new(connect)))
     }
 
     pub(super) fn enqueue(&mut self, client: &str, message: &Arc<Message>) -> Vec<Event> {

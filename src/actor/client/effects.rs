@@ -20,7 +20,7 @@ use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscrip
 use crate::signal::{ConnectionFacts, DropReason, Initiator, Receiver};
 use crate::telemetry::RateLimited;
 
-use super::super::endings::{Claim, NotRegistered};
+use super::super::endings::{Claim, NotRegistered, Registering};
 use super::super::hub::Grant;
 use super::super::publish::{self, Published};
 use super::super::queue::QueueItem;
@@ -157,7 +157,7 @@ impl Client {
         let identity = self.identity_of(&registration);
         let window = registration.send_window;
         let (clean_start, expiry_s) = (registration.clean_start, registration.session_expiry_interval_s);
-        let command = self.connect_command(registration, &identity);
+        let command = Arc::new(self.connect_command(registration, &identity));
         let (connected, minority) = (settle::connect(Arc::clone(&node), identity.shard, command, window), cluster.minority());
         let (withdrawn_from, shard, connection) = (cluster.clone(), identity.shard, self.connection);
         let submitted = async move {
@@ -173,7 +173,7 @@ impl Client {
         };
         let (connection, ending) = (self.connection, identity.clone());
         let principal = Arc::clone(&self.principal);
-        let (owner, registered) = (identity.clone(), endings::registration(Arc::clone(&node), ending, connection, submitted));
+        let (owner, registered) = (identity.clone(), Registering::new(Arc::clone(&node), ending, connection, submitted));
         let outcome = async move {
             let claim = registered.await?;
             if !claim.session_present() {

@@ -234,7 +234,7 @@ pub fn log() {
 }
 
 pub fn connect_command(connection: crate::replica::ConnectionRef) -> Command {
-    Command::Connect(Box::new(crate::replica::ConnectCommand {
+    Command::Connect(Arc::new(crate::replica::ConnectCommand {
         connection,
         clean_start: false,
         session_expiry_interval_s: 0,

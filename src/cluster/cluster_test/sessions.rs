@@ -18,7 +18,7 @@ fn connection(node: &TestNode, connection: u64) -> ConnectionRef {
 
 async fn connect(node: &TestNode, client: &str, expiry_s: u32) -> ConnectionRef {
     let connection = connection(node, 1);
-    let command = Command::Connect(Box::new(ConnectCommand {
+    let command = Command::Connect(Arc::new(ConnectCommand {
         connection,
         clean_start: false,
         session_expiry_interval_s: expiry_s,

@@ -223,12 +223,18 @@ impl Pending {
         Ok(())
     }
 
+    /// Whether there is a batch to be sent: otherwise an answer has to come first.
+    pub fn has_next(&self) -> bool {
+        let has_room = self.sent.len() < WINDOW_BATCHES;
+        self.resend < self.sent.len() || (has_room && !(self.unsent.is_empty() && self.bulk.is_empty()))
+    }
+
     /// The batch to be sent next, the same again until `batch_sent`.
     pub fn next_batch(&mut self) -> Option<Batch> {
         if let Some(sent) = self.sent.get(self.resend) {
             return Some(sent.batch.clone());
         }
-        if self.sent.len() >= WINDOW_BATCHES || (self.unsent.is_empty() && self.bulk.is_empty()) {
+        if !self.has_next() {
             return None;
         }
         let sent = self.number_batch();

@@ -85,8 +85,7 @@ impl Submitter {
             return Err(SubmitError::Unavailable);
         }
         let waiter = Waiter::new(waiter, lane.map(Arc::clone));
-        self.pending.lock().push(command, Some(waiter), monotonic_ms())?;
-        self.wake.notify_one();
+        self.push(command, Some(waiter))?;
         Ok(waiting)
     }
 
@@ -101,8 +100,19 @@ impl Submitter {
         if self.is_too_large(&command) {
             return Err(SubmitError::Overloaded);
         }
-        self.pending.lock().push(command, None, monotonic_ms())?;
-        self.wake.notify_one();
+        self.push(command, None)
+    }
+
+    /// With the window full there is nothing to wake for: in a storm, most pushes.
+    fn push(&self, command: Cut, waiter: Option<Waiter>) -> Result<(), SubmitError> {
+        let has_next = {
+            let mut pending = self.pending.lock();
+            pending.push(command, waiter, monotonic_ms())?;
+            pending.has_next()
+        };
+        if has_next {
+            self.wake.notify_one();
+        }
         Ok(())
     }
 
@@ -125,16 +135,19 @@ impl Submitter {
 
     /// This node's replica applied entries: tells whoever waited for them.
     pub fn complete(&self, answers: Vec<Answer>, applied_seq: impl FnOnce(NodeId, Incarnation) -> u64) {
-        let told = {
+        let (told, has_next) = {
             let mut pending = self.pending.lock();
             if pending.is_empty() {
                 return;
             }
             let applied_seq = applied_seq(self.node, pending.incarnation());
-            pending.complete(answers, applied_seq, monotonic_ms())
+            let told = pending.complete(answers, applied_seq, monotonic_ms());
+            (told, pending.has_next())
         };
         tell(told);
-        self.wake.notify_one();
+        if has_next {
+            self.wake.notify_one();
+        }
     }
 
     /// Voids what the old incarnation submitted.
