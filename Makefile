@@ -26,7 +26,7 @@ JAVASCRIPT := cluster-tests/interop/javascript
 TEST_COMMANDS := mosquitto:mosquitto mosquitto_pub:mosquitto-clients mosquitto_sub:mosquitto-clients
 INTEROP_COMMANDS := curl:curl node:nodejs npm:npm chromium:chromium prometheus:prometheus promtool:prometheus
 
-.PHONY: help build run cluster image test bench bench-cluster bench-addons bench-micro fuzz sim lint alert-rules fmt clean test-needs test-commands test-containers container-needs
+.PHONY: help build run cluster image test bench bench-cluster bench-addons bench-storms bench-micro fuzz sim lint alert-rules fmt clean test-needs test-commands test-containers container-needs
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,10 @@ bench-cluster: build ## Measure a cluster of three: fail-over, restart, replicat
 # benches/addons/settings.rs lists the variables; TROUPEMQ_BENCH_QUICK=1 is a smoke test. Ends with 1 where a goal is missed.
 bench-addons: build ## Measure the add-on topics, each beside the same load without it
 	$(CARGO) bench --bench addons
+
+# benches/storms/settings.rs lists the variables; TROUPEMQ_BENCH_QUICK=1 is a smoke test. Ends with 1 where a goal is missed.
+bench-storms: build ## Measure storms beyond the limit and over TLS, half an hour of churn, and growth
+	$(CARGO) bench --bench storms
 
 # A filter by name: ARGS='match'.
 bench-micro: ## Measure the pure rooms alone: codec, session, queue, routing, apply

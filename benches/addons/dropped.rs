@@ -91,7 +91,7 @@ pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(),
 
 fn measure(settings: &Settings, nodes: usize, variant: Variant) -> Result<Reading, Failure> {
     let more = addon("dropped-messages-topic", variant != Variant::Off);
-    let trio = Trio::start_as(&settings.program, &Shape { nodes, queue_max: settings.queue, more: &more })?;
+    let trio = Trio::start_as(&settings.program, &Shape { nodes, queue_max: settings.queue, more: &more, ..Shape::default() })?;
     trio.wait_spread()?;
     let addresses = trio.mqtt();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;

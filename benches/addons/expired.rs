@@ -35,7 +35,7 @@ struct Seen {
 
 pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(), Failure> {
     let more = addon("expired-messages-topic", true);
-    let shape = Shape { nodes, queue_max: settings.messages + 1_000, more: &more };
+    let shape = Shape { nodes, queue_max: settings.messages + 1_000, more: &more, ..Shape::default() };
     let trio = Trio::start_as(&settings.program, &shape)?;
     trio.wait_spread()?;
     let addresses = trio.mqtt();

@@ -56,7 +56,7 @@ pub fn run(settings: &Settings, nodes: usize, report: &mut Report) -> Result<(),
 fn measure(settings: &Settings, nodes: usize, on: bool) -> Result<Reading, Failure> {
     let more = addon("client-lifecycle-topic", on);
     // Nothing is to be dropped here: all events of connects and disconnects have room.
-    let shape = Shape { nodes, queue_max: 3 * settings.clients, more: &more };
+    let shape = Shape { nodes, queue_max: 3 * settings.clients, more: &more, ..Shape::default() };
     let trio = Trio::start_as(&settings.program, &shape)?;
     trio.wait_spread()?;
     // Events of a client by their type.
@@ -126,6 +126,7 @@ fn plan(settings: &Settings, trio: &Trio) -> Plan {
         session_expiry_s: 0,
         hold: Duration::ZERO,
         keep: false,
+        retry: None,
     };
     Plan {
         target: TargetPlan { servers, sources, ..TargetPlan::default() },

@@ -58,13 +58,18 @@ pub fn is_quick() -> bool {
 /// How a run can be repeated: `make TARGET` with the seed and the variables that were set, the bench's own and those named `others`. Programs are
 /// left out.
 pub fn command(target: &str, seed: u64, others: &[&str]) -> String {
+    format!("SEED={seed} {}make {target}", variables(others).concat())
+}
+
+/// The variables that were set, as the shell has them before a command: those of all benches and those named `others`. Programs are left out.
+pub fn variables(others: &[&str]) -> Vec<String> {
     let mut variables: Vec<String> = env::vars()
         .filter(|(name, _)| name.starts_with("TROUPEMQ_BENCH_") || others.contains(&name.as_str()))
         .filter(|(name, _)| !name.ends_with("_BROKER") && !name.ends_with("_BASE"))
         .map(|(name, value)| format!("{name}={value} "))
         .collect();
     variables.sort();
-    format!("SEED={seed} {}make {target}", variables.concat())
+    variables
 }
 
 /// The directory that the nodes' data go to: `target/bench`, on the same disk as the build.

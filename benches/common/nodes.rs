@@ -34,7 +34,7 @@ pub struct Trio {
 }
 
 /// What differs between benches.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Shape<'a> {
     /// 1: a node that is no cluster.
     pub nodes: usize,
@@ -42,7 +42,13 @@ pub struct Shape<'a> {
     pub queue_max: usize,
     /// More sections of the configuration.
     pub more: &'a str,
+    /// How the TCP listener protects the node from connects; empty: not at all.
+    pub protection: &'a str,
+    /// More listeners.
+    pub listeners: &'a str,
 }
+
+const UNPROTECTED: &str = "<connect-overload-protection><enabled>false</enabled></connect-overload-protection>";
 
 pub struct Node {
     pub mqtt: SocketAddr,
@@ -55,7 +61,7 @@ pub struct Node {
 impl Trio {
     /// Starts three nodes and waits until all serve. `queue_max`: messages an offline session may have queued.
     pub fn start(program: &Program, queue_max: usize) -> Result<Self, Failure> {
-        Self::start_as(program, &Shape { nodes: 3, queue_max, more: "" })
+        Self::start_as(program, &Shape { nodes: 3, queue_max, more: "", ..Shape::default() })
     }
 
     /// Starts the nodes and waits until all serve.
@@ -298,7 +304,8 @@ fn get(address: SocketAddr, path: &str) -> Option<String> {
 
 /// Ports: MQTT of all nodes, then HTTP, then peers.
 fn config(index: usize, ports: &[u16], shape: &Shape<'_>) -> String {
-    let Shape { nodes, queue_max, more } = *shape;
+    let Shape { nodes, queue_max, more, protection, listeners } = *shape;
+    let protection = if protection.is_empty() { UNPROTECTED } else { protection };
     let mut cluster = String::new();
     if nodes > 1 {
         let mut peers = String::new();
@@ -316,7 +323,7 @@ fn config(index: usize, ports: &[u16], shape: &Shape<'_>) -> String {
     format!(
         "<hivemq>
     <listeners><tcp-listener><port>{}</port><bind-address>127.0.0.1</bind-address>
-        <connect-overload-protection><enabled>false</enabled></connect-overload-protection></tcp-listener></listeners>
+        {protection}</tcp-listener>{listeners}</listeners>
     <http><port>{}</port><bind-address>127.0.0.1</bind-address></http>
     <mqtt>
         <receive-maximum><server-receive-maximum>1000</server-receive-maximum></receive-maximum>

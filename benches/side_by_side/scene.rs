@@ -131,12 +131,26 @@ impl Figure {
 
 fn connect(settings: &Settings, session_expiry_s: u32) -> Load {
     let pace = ConnectPace::Handshakes(settings.handshakes);
-    Load::Connect(ConnectPlan { clients: settings.clients, pace, session_expiry_s, hold: settings.settle, keep: false })
+    Load::Connect(ConnectPlan {
+        clients: settings.clients,
+        pace,
+        session_expiry_s,
+        hold: settings.settle,
+        keep: false,
+        retry: None,
+    })
 }
 
 fn burst(settings: &Settings) -> Load {
     let hold = Duration::ZERO;
-    Load::Connect(ConnectPlan { clients: settings.burst, pace: ConnectPace::Burst, session_expiry_s: 0, hold, keep: false })
+    Load::Connect(ConnectPlan {
+        clients: settings.burst,
+        pace: ConnectPace::Burst,
+        session_expiry_s: 0,
+        hold,
+        keep: false,
+        retry: None,
+    })
 }
 
 fn flow(settings: &Settings, shape: Shape, qos: QoS) -> FlowPlan {

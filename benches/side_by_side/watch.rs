@@ -47,7 +47,8 @@ pub fn play(scene: &Scene, kind: Kind, settings: &Settings) -> Result<(Outcome, 
         1 => Subject::One(Broker::start(kind)?),
         nodes => {
             let program = Program { name: kind.name(), path: kind.program()? };
-            let trio = Trio::start_as(&program, &Shape { nodes, queue_max: 1_000_000, more: config::ADDONS })?;
+            let trio =
+                Trio::start_as(&program, &Shape { nodes, queue_max: 1_000_000, more: config::ADDONS, ..Shape::default() })?;
             trio.wait_spread()?;
             Subject::Three(trio)
         }

@@ -19,7 +19,8 @@ pub struct Node {
 
 impl Node {
     pub fn start(program: &Program) -> Self {
-        let alone = Trio::start_as(program, &Shape { nodes: 1, queue_max: QUEUE_MAX, more: "" }).expect("the node starts");
+        let alone = Trio::start_as(program, &Shape { nodes: 1, queue_max: QUEUE_MAX, more: "", ..Shape::default() })
+            .expect("the node starts");
         let address = alone.nodes[0].mqtt;
         Self { address, alone }
     }

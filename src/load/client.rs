@@ -198,8 +198,7 @@ impl Client {
     fn settle(&mut self, connack: &Connack, address: SocketAddr) -> Result<(), Failure> {
         if connack.reason_code != ReasonCode::Success {
             let reason = connack.properties.reason_string.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
-            let code = format!("{} (0x{:02X}){reason}", connack.reason_code.name(), connack.reason_code as u8);
-            return Err(Failure::Refused { address: address.to_string(), code });
+            return Err(Failure::Refused { address: address.to_string(), code: connack.reason_code, reason });
         }
         self.session_present = connack.session_present;
         self.receive_maximum = connack.properties.receive_maximum.unwrap_or(u16::MAX);

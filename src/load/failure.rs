@@ -2,7 +2,17 @@
 
 use std::io;
 
+use crate::mqtt::ReasonCode;
 use crate::mqtt::codec::DecodeError;
+
+/// Reason Codes of a CONNACK with which a server says that it has too much to do, or is about to stop.
+const PASSING: [ReasonCode; 5] = [
+    ReasonCode::ServerUnavailable,
+    ReasonCode::ServerBusy,
+    ReasonCode::ConnectionRateExceeded,
+    ReasonCode::QuotaExceeded,
+    ReasonCode::UseAnotherServer,
+];
 
 /// Why a scene, or one client of it, cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,9 +28,9 @@ pub enum Failure {
     Files { needed: u64, hard: u64 },
     #[error("cannot connect to {address}: {reason}")]
     Unreachable { address: String, reason: String },
-    /// The server answered CONNECT with an error; its name in the specification.
-    #[error("{address} refused the client: {code}")]
-    Refused { address: String, code: String },
+    /// The server answered CONNECT with an error, and perhaps said more in brackets.
+    #[error("{address} refused the client: {} (0x{:02X}){reason}", .code.name(), *.code as u8)]
+    Refused { address: String, code: ReasonCode, reason: String },
     #[error("no {what} within {ms} ms")]
     Timeout { what: &'static str, ms: u128 },
     /// The server ended the connection; with the Reason Code it gave, where it did.
@@ -35,6 +45,15 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the same client may be let in a moment later.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Closed(_) => true,
+            Self::Refused { code, .. } => PASSING.contains(code),
+            Self::Plan(_) | Self::Files { .. } | Self::Protocol(_) | Self::Local { .. } => false,
+        }
+    }
+
     pub(super) fn local(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Local { what, reason: error.to_string() }
     }
@@ -54,5 +73,22 @@ impl From<io::Error> for Failure {
 impl From<DecodeError> for Failure {
     fn from(error: DecodeError) -> Self {
         Self::Protocol(format!("a packet of the server cannot be read: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_told_from_what_stays() {
+        let refused = |code| Failure::Refused { address: "host:1883".into(), code, reason: String::new() };
+        assert_eq!(refused(ReasonCode::ServerBusy).to_string(), "host:1883 refused the client: Server busy (0x89)",);
+        assert!(refused(ReasonCode::ConnectionRateExceeded).is_passing());
+        assert!(refused(ReasonCode::ServerBusy).is_passing());
+        assert!(Failure::Closed(None).is_passing());
+        assert!(!refused(ReasonCode::NotAuthorized).is_passing());
+        assert!(!refused(ReasonCode::Banned).is_passing());
+        assert!(!Failure::Protocol("x".into()).is_passing());
     }
 }

@@ -67,6 +67,8 @@ pub struct ConnectPlan {
     pub hold: Duration,
     /// Leaves the sessions with the server.
     pub keep: bool,
+    /// A client that is not let in comes back after so long, or up to half as long again, until it is; without it that client has failed.
+    pub retry: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

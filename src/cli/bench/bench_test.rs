@@ -32,7 +32,9 @@ fn options_become_the_plan() {
         (ConnectPace::Burst, 60, Duration::from_millis(500), true)
     );
     let Scene::Connect(connect) = of(&["connect", "--rate", "0.5"]).scene else { panic!() };
-    assert_eq!(connect.pace, ConnectPace::Rate(0.5));
+    assert_eq!((connect.pace, connect.retry), (ConnectPace::Rate(0.5), None));
+    let Scene::Connect(connect) = of(&["connect", "--retry", "500ms"]).scene else { panic!() };
+    assert_eq!(connect.retry, Some(Duration::from_millis(500)));
     let Scene::Flow(flow) = of(&["shared", "--members", "3", "--qos", "2", "--rate", "5000"]).scene else { panic!() };
     assert_eq!(
         (flow.shape, flow.qos, flow.rate, flow.in_flight),

@@ -52,6 +52,11 @@ pub struct ConnectArgs {
     /// Leave the sessions with the server; a second run with the same --client-id finds them
     #[arg(long, requires = "session_expiry")]
     pub keep: bool,
+
+    /// Clients that are not let in for now (connection refused, closed, or a CONNACK that says busy) come back after so long, or up to half as
+    /// long again, until they are: 500ms, 2 (seconds). Times count from the first try
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub retry: Option<Duration>,
 }
 
 impl ConnectArgs {
@@ -67,6 +72,7 @@ impl ConnectArgs {
             session_expiry_s: self.session_expiry.unwrap_or(0),
             hold: self.hold,
             keep: self.keep,
+            retry: self.retry,
         }
     }
 }

@@ -28,6 +28,8 @@ const GO: Step = 2;
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Reasons kept apart.
 const REASONS_MAX: usize = 20;
+/// Pauses before another try differ by so many steps, lest all come back at once.
+const SPREAD: u32 = 16;
 /// For all to part.
 const PART_WITHIN: Duration = Duration::from_secs(30);
 
@@ -77,6 +79,10 @@ async fn storm(plan: &ConnectPlan, crew: &mut Crew<Part>, observer: &mut dyn Obs
     Ok(observer.at(Mark::Held))
 }
 
+fn spread(number: usize) -> u32 {
+    u32::try_from(number % SPREAD as usize).unwrap_or(0)
+}
+
 /// How long the storm takes where the pace is given.
 fn expected(plan: &ConnectPlan) -> Duration {
     match plan.pace {
@@ -88,8 +94,9 @@ fn expected(plan: &ConnectPlan) -> Duration {
 fn report(plan: &ConnectPlan, parts: Vec<Part>, outcome: &mut Outcome) {
     let mut latency = Latency::new();
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+    let (mut first_ns, mut last_ns, mut turned_away) = (u64::MAX, 0, 0);
     for part in parts {
+        turned_away += part.turned_away;
         for (began_ns, took_ns) in part.handshakes {
             latency.record(took_ns);
             first_ns = first_ns.min(began_ns);
@@ -108,6 +115,9 @@ fn report(plan: &ConnectPlan, parts: Vec<Part>, outcome: &mut Outcome) {
         "",
         plan.clients.saturating_sub(usize::try_from(times.count).unwrap_or(0)) as f64,
     );
+    if plan.retry.is_some() {
+        outcome.add("turned_away", "tries that were turned away", "", turned_away as f64);
+    }
     outcome.add("elapsed_s", "from the first SYN to the last CONNACK", "s", elapsed);
     outcome.times.push(("connect", "SYN to CONNACK", times));
     outcome.faults.extend(reasons.into_iter().map(|(reason, count)| format!("{count} clients: {reason}")));
@@ -117,6 +127,7 @@ fn report(plan: &ConnectPlan, parts: Vec<Part>, outcome: &mut Outcome) {
 struct Part {
     /// Begin, and time to the CONNACK; nanoseconds.
     handshakes: Vec<(u64, u64)>,
+    turned_away: u64,
     /// Why clients were not let in or were lost.
     reasons: BTreeMap<String, u64>,
 }
@@ -131,6 +142,8 @@ struct Crowd {
     reasons: RefCell<BTreeMap<String, u64>>,
     held: RefCell<Vec<JoinHandle<()>>>,
     under_way: Cell<usize>,
+    /// Tries that ended with a client outside.
+    turned_away: Cell<u64>,
 }
 
 async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line: Line) -> Result<Part, Failure> {
@@ -144,6 +157,7 @@ async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line
         reasons: RefCell::default(),
         held: RefCell::default(),
         under_way: Cell::new(0),
+        turned_away: Cell::new(0),
     });
     line.done(READY).await;
     if line.wait(GO).await {
@@ -160,7 +174,7 @@ async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line
     }
     thread.enter(Phase::Finishing);
     join_all(crowd.held.take(), PART_WITHIN).await;
-    Ok(Part { handshakes: crowd.handshakes.take(), reasons: crowd.reasons.take() })
+    Ok(Part { handshakes: crowd.handshakes.take(), turned_away: crowd.turned_away.get(), reasons: crowd.reasons.take() })
 }
 
 impl Crowd {
@@ -221,7 +235,16 @@ impl Crowd {
             0 => Session::CLEAN,
             expiry_s => Session::kept(expiry_s),
         };
-        match Client::open(&self.names.target, number, &id, &session).await {
+        let opened = loop {
+            match (Client::open(&self.names.target, number, &id, &session).await, self.plan.retry) {
+                (Err(failure), Some(pause)) if failure.is_passing() && !self.thread.is_finishing() => {
+                    self.turned_away.set(self.turned_away.get() + 1);
+                    tokio::time::sleep(pause + pause * spread(number) / (2 * SPREAD)).await;
+                }
+                (opened, _) => break opened,
+            }
+        };
+        match opened {
             Ok(client) => {
                 let took_ns = self.thread.clock.now_ns().saturating_sub(began_ns);
                 add(&self.thread.counters.connected, 1);
