@@ -84,7 +84,7 @@ async fn come_and_go(server: SocketAddr, number: usize, until: Instant, visits: 
     while Instant::now() < until {
         turn += 1;
         let id = format!("churn-{number}-{}", turn % NAMES);
-        let session = if turn % 2 == 0 { Session::kept(EXPIRY_S) } else { Session::CLEAN };
+        let session = if turn.is_multiple_of(2) { Session::kept(EXPIRY_S) } else { Session::CLEAN };
         let visited = timeout(VISIT_WITHIN, visit(&target, number, &id, &session)).await;
         visited.map_err(|_| format!("a visit of {id} took more than {} s", VISIT_WITHIN.as_secs()))??;
         visits.set(visits.get() + 1);
