@@ -88,6 +88,10 @@ impl Target {
         })
     }
 
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// The server of this number, counted round.
     pub(super) fn server(&self, number: usize) -> Option<&Server> {
         self.servers.get(number % self.servers.len().max(1))
