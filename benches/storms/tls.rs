@@ -16,6 +16,8 @@ use crate::settings::Settings;
 
 const HANDSHAKES: usize = 96;
 const SETTLE: Duration = Duration::from_secs(3);
+/// Of all clients, that a row of resumed handshakes is one.
+const RESUMED_MIN: f64 = 0.99;
 const KIB_EACH: f64 = 15.0;
 
 pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
@@ -45,6 +47,10 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
             times.p99,
             figure(&outcome, "resumed"),
         );
+        let resumed = figure(&outcome, "resumed");
+        if (resumed >= RESUMED_MIN * clients as f64) != resume || (!resume && resumed > 0.0) {
+            return Err(format!("{what}: {resumed:.0} of {clients} handshakes were resumed").into());
+        }
         let goal = (pace == closed).then(|| (format!("<= {KIB_EACH} KiB each"), each <= KIB_EACH));
         report.add(&format!("TLS: {clients} clients, {what}"), settings.program.name, value, goal);
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::{Names, SETUP_WITHIN, conclude, forget, join_all, mine};
@@ -41,10 +42,10 @@ pub(super) async fn play(
     observer: &mut dyn Observer,
 ) -> Result<(), Failure> {
     let threads = setting.threads;
-    let tells_resumed = names.target.is_tls();
+    let (tells_resumed, before) = (names.target.is_tls(), names.target.resumes());
     let shared = plan.clone();
     let mut crew = crew::start(setting, move |thread, line| work(shared.clone(), Arc::clone(&names), thread, line))?;
-    let storm = storm(plan, &mut crew, observer).await;
+    let storm = storm(plan, before, &mut crew, observer).await;
     let totals = crew.totals();
     let parts = crew.finish(PART_WITHIN).await;
     report(plan, tells_resumed, parts, outcome);
@@ -58,8 +59,13 @@ pub(super) async fn play(
     Ok(())
 }
 
-async fn storm(plan: &ConnectPlan, crew: &mut Crew<Part>, observer: &mut dyn Observer) -> Result<Result<(), Failure>, Halt> {
-    crew.all_done(READY, READY_WITHIN).await?;
+async fn storm(
+    plan: &ConnectPlan,
+    before: bool,
+    crew: &mut Crew<Part>,
+    observer: &mut dyn Observer,
+) -> Result<Result<(), Failure>, Halt> {
+    crew.all_done(READY, if before { SETUP_WITHIN } else { READY_WITHIN }).await?;
     if let Err(failure) = observer.at(Mark::Ready) {
         return Ok(Err(failure));
     }
@@ -168,6 +174,9 @@ async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line
         turned_away: Cell::new(0),
         resumed: Cell::new(0),
     });
+    if crowd.names.target.resumes() {
+        crowd.fetch_tickets().await;
+    }
     line.done(READY).await;
     if line.wait(GO).await {
         thread.enter(Phase::Going);
@@ -192,6 +201,17 @@ async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line
 }
 
 impl Crowd {
+    /// Each client comes and goes once before the storm, as a fleet has been there before it comes back: with a name of its own, so that no
+    /// session that is kept ends. The first that is not let in is the last: the storm itself says what is wrong, and `resumed` who had no ticket.
+    async fn fetch_tickets(&self) {
+        let visit = |number: usize| async move {
+            let id = self.names.client("before-", number);
+            Client::open(&self.names.target, number, &id, &Session::CLEAN).await?.disconnect().await
+        };
+        let visits = stream::iter(mine(&self.thread, self.plan.clients)).map(visit);
+        let _: Result<(), Failure> = visits.buffer_unordered(self.names.handshakes_of(&self.thread)).try_collect().await;
+    }
+
     async fn connect_all(self: Rc<Self>) -> Result<(), Failure> {
         let at_once = match self.plan.pace {
             ConnectPace::Rate(rate) => return self.connect_at(rate).await,
