@@ -19,6 +19,8 @@ Examples:
   troupemq bench connect --clients 5000 --rate 1000 --session-expiry 3600 --hold 1m
       1,000 a second with sessions that are kept an hour; then one minute in which none may be lost
   troupemq bench connect --clients 2000 --burst --tls --insecure
+  troupemq bench connect --clients 15000 --rate 10000 --retry 500ms --source 127.0.0.1..127.0.0.8
+      A fleet whose clients come back until the server lets them in
   troupemq bench connect --clients 5000 --interval 50 --json storm.json
       With rate and p99 of every 50 ms
 
