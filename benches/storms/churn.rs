@@ -28,6 +28,8 @@ const WARM_UP: f64 = 1.0 / 3.0;
 /// Growth that is no growth: what one table more or less of the storage engine makes.
 const GROWN_MAX_PARTS: f64 = 0.05;
 const GROWN_MAX_BYTES: f64 = 6.0 * 1024.0 * 1024.0;
+/// Stretches of the measured time that the line goes through.
+const BLOCKS: usize = 20;
 const VISIT_WITHIN: Duration = Duration::from_secs(30);
 
 pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
@@ -37,8 +39,10 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
     let warm = settings.churn.as_secs_f64() * WARM_UP;
     let measured: Vec<(f64, f64)> = samples.into_iter().filter(|(at, _)| *at >= warm).collect();
     let seconds = settings.churn.as_secs_f64() - warm;
-    let (mean, slope) = line(&measured);
+    let Line { mean, slope, error } = line(&blocks(&measured));
     let grown = slope * seconds;
+    let unsure = 2.0 * error * seconds;
+    let verdict = if grown.abs() <= unsure { "none measurable" } else { "measurable" };
     let bound = (mean * GROWN_MAX_PARTS).max(GROWN_MAX_BYTES);
     let mib = |bytes: f64| bytes / 1_048_576.0;
     report.add(
@@ -49,9 +53,10 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
         ),
         settings.program.name,
         format!(
-            "{visits} visits of {MESSAGES} messages; user memory {:.1} MiB, its line over the time {:+.1} MiB",
+            "{visits} visits of {MESSAGES} messages; user memory {:.1} MiB, growth {verdict}: {:+.1} MiB over that time, give or take {:.1}",
             mib(mean),
-            mib(grown)
+            mib(grown),
+            mib(unsure)
         ),
         Some((format!("<= {:.1} MiB more", mib(bound)), grown <= bound)),
     );
@@ -107,12 +112,34 @@ async fn visit(target: &Target, number: usize, id: &str, session: &Session) -> R
     Ok(())
 }
 
-/// Mean, and slope a second of the line of least squares.
-fn line(points: &[(f64, f64)]) -> (f64, f64) {
+/// Means of stretches of the time: what one reading tells of the next would make the error too small.
+fn blocks(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mean = |block: &[(f64, f64)], of: fn(&(f64, f64)) -> f64| block.iter().map(of).sum::<f64>() / block.len() as f64;
+    points
+        .chunks(points.len().div_ceil(BLOCKS).max(1))
+        .map(|block| (mean(block, |(at, _)| *at), mean(block, |(_, y)| *y)))
+        .collect()
+}
+
+/// A line of least squares.
+struct Line {
+    mean: f64,
+    /// A second.
+    slope: f64,
+    /// Standard error of the slope; infinite where there are too few points to tell.
+    error: f64,
+}
+
+fn line(points: &[(f64, f64)]) -> Line {
     let count = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (at, bytes) = (mean(|(at, _)| *at), mean(|(_, bytes)| *bytes));
     let (above, below) =
         points.iter().fold((0.0, 0.0), |(above, below), (x, y)| (above + (x - at) * (y - bytes), below + (x - at) * (x - at)));
-    (bytes, if below > 0.0 { above / below } else { 0.0 })
+    if points.len() < 3 || below <= 0.0 {
+        return Line { mean: bytes, slope: 0.0, error: f64::INFINITY };
+    }
+    let slope = above / below;
+    let left = points.iter().map(|(x, y)| (y - bytes - slope * (x - at)).powi(2)).sum::<f64>();
+    Line { mean: bytes, slope, error: (left / (count - 2.0) / below).sqrt() }
 }

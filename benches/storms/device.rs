@@ -18,6 +18,7 @@ const WILLS: &str = "storm/will/";
 /// Seconds; a server ends the connection after one and a half of it.
 pub const KEEP_ALIVE_S: u16 = 4;
 const PING: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(20);
 /// A device that has no answer for so long takes itself for lost.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -73,6 +74,17 @@ async fn open(server: SocketAddr, connect: &[u8]) -> Result<TcpStream, Failure> 
         return Err(format!("a device was refused: {connack:?}").into());
     }
     Ok(stream)
+}
+
+/// A device that goes without DISCONNECT: whether the watcher gets its Will, without which no Wills would mean nothing.
+pub async fn shows_wills(server: SocketAddr, seen: &Seen) -> Result<bool, Failure> {
+    let before = seen.wills.get();
+    drop(open(server, &connect("storm-control", Some(&format!("{WILLS}control")))).await?);
+    let began = Instant::now();
+    while seen.wills.get() == before && began.elapsed() < ANSWER_WITHIN {
+        sleep(POLL).await;
+    }
+    Ok(seen.wills.get() == before + 1)
 }
 
 /// Connects all and lets them live until `Seen::end`.

@@ -38,7 +38,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Costs of one at each size, and the worst of all steps: cost at one size by cost at the one before, by the ratio of their logarithms.
+    /// Costs of one at each size, and the worst of all steps: cost at one size by cost at the one before, over the ratio of their logarithms.
     fn report(&self, settings: &Settings, report: &mut Report) {
         for (place, cost) in self.costs.iter().enumerate() {
             let of = |reading: &Reading| reading.costs.get(place).copied().unwrap_or(f64::NAN);
@@ -46,13 +46,20 @@ impl Kind {
             for reading in &self.readings {
                 _ = write!(value, "{}{:.2} of {}", if value.is_empty() { "" } else { ", " }, of(reading), reading.count);
             }
-            let (Some(first), Some(last)) = (self.readings.first(), self.readings.last()) else { continue };
-            let logarithms = (last.count as f64).ln() / (first.count as f64).ln();
-            let ratio = of(last) / of(first);
-            let bound = logarithms * SCATTER;
-            _ = write!(value, "; last by first {ratio:.2}");
+            let mut worst: f64 = 0.0;
+            value.push_str("; steps");
+            for (one, next) in self.readings.iter().zip(self.readings.iter().skip(1)) {
+                let ratio = of(next) / of(one);
+                let logarithms = (next.count as f64).ln() / (one.count as f64).ln();
+                _ = write!(value, " {ratio:.2}");
+                // What is no number is no step that was kept to.
+                worst = if ratio.is_nan() { f64::INFINITY } else { worst.max(ratio / logarithms) };
+            }
+            _ = write!(value, "; worst by n log n {worst:.2}");
             let what = format!("Growth, {}: {cost}", self.what);
-            report.add(&what, settings.program.name, value, Some((format!("<= {bound:.2}"), ratio <= bound)));
+            // One size alone shows no growth.
+            let goal = (self.readings.len() > 1).then(|| (format!("<= {SCATTER:.2}"), worst <= SCATTER));
+            report.add(&what, settings.program.name, value, goal);
         }
     }
 }

@@ -46,14 +46,17 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
     let expected = Duration::from_secs_f64(storm.saturating_sub(limit as usize) as f64 / f64::from(limit));
     let seen = Rc::new(Seen::default());
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let (flow, connected, peak) = LocalSet::new().block_on(&runtime, async {
+    let ((flow, connected, peak), lost, wills, shown) = LocalSet::new().block_on(&runtime, async {
         let devices = device::start(server, settings.devices, &seen).await?;
         let played = storm_beside(settings, &trio, server, expected).await?;
+        // Before the control, which adds one.
+        let (lost, wills) = (seen.lost.get(), seen.wills.get());
+        let shown = device::shows_wills(server, &seen).await?;
         seen.end();
         for device in devices {
             device.await?;
         }
-        Ok::<_, Failure>(played)
+        Ok::<_, Failure>((played, lost, wills, shown))
     })?;
     let times = flow.times("latency").unwrap_or_default();
     let name = settings.program.name;
@@ -64,7 +67,9 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
         format!("latency p50 {:.2}, p99 {:.1}, max {:.0} ms; {:.0} lost", times.p50, times.p99, times.max, figure(&flow, "lost")),
         Some((format!("p99 < {P99_MS} ms, 0 lost"), times.p99 < P99_MS && figure(&flow, "lost") == 0.0)),
     );
-    let (lost, wills) = (seen.lost.get(), seen.wills.get());
+    if !shown {
+        return Err("the watcher did not get the one Will that was due: that it got none says nothing".into());
+    }
     report.add(
         &format!("{what}: {} devices, Keep Alive {} s", settings.devices, device::KEEP_ALIVE_S),
         name,

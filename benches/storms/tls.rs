@@ -16,6 +16,8 @@ use crate::settings::Settings;
 
 const HANDSHAKES: usize = 96;
 const SETTLE: Duration = Duration::from_secs(3);
+/// Of all clients, that a row of resumed handshakes is one.
+const RESUMED_MIN: f64 = 0.99;
 const KIB_EACH: f64 = 15.0;
 
 pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
@@ -38,12 +40,17 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
         let times = outcome.times("connect").unwrap_or_default();
         let each = watch.bytes.saturating_sub(before) as f64 / 1024.0 / clients as f64;
         let value = format!(
-            "{:.0} connects/s, {:.0} us of CPU each; SYN to CONNACK p50 {:.0}, p99 {:.0} ms; {each:.1} KiB each",
+            "{:.0} connects/s, {:.0} us of CPU each; SYN to CONNACK p50 {:.0}, p99 {:.0} ms; {each:.1} KiB each; {:.0} resumed",
             figure(&outcome, "connects_per_s"),
             watch.cpu_s() * 1e6 / clients as f64,
             times.p50,
             times.p99,
+            figure(&outcome, "resumed"),
         );
+        let resumed = figure(&outcome, "resumed");
+        if (resumed >= RESUMED_MIN * clients as f64) != resume || (!resume && resumed > 0.0) {
+            return Err(format!("{what}: {resumed:.0} of {clients} handshakes were resumed").into());
+        }
         let goal = (pace == closed).then(|| (format!("<= {KIB_EACH} KiB each"), each <= KIB_EACH));
         report.add(&format!("TLS: {clients} clients, {what}"), settings.program.name, value, goal);
     }

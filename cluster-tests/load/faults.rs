@@ -4,12 +4,14 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{SHORT, WITHIN, bench, figure, mosquitto, play};
+use super::{SHORT, WITHIN, bench, figure, fine, mosquitto, play};
 use crate::harness::config::Config;
 use crate::harness::node::Node;
 use crate::harness::permit::{Weight, acquire};
 use crate::harness::script::{interop_skipped, run};
 use crate::harness::{ports, program};
+
+const REFUSED: &str = "troupemq_connects_refused_total";
 
 #[test]
 fn a_server_that_loses_what_it_acknowledged_gives_1() {
@@ -44,6 +46,31 @@ fn a_server_that_ends_gives_1_and_says_so() {
     assert_eq!((code, figure(&json, "lost")), (Some(1), 10.0), "{}", json["faults"]);
     let told = json["faults"].to_string();
     assert!(told.contains("10 clients: lost: the server closed the connection"), "{told}");
+}
+
+/// As a fleet does.
+#[test]
+fn clients_that_are_turned_away_come_back_until_they_are_in() {
+    let _permit = acquire(Weight::Node);
+    let port = ports::reserve();
+    let listeners = format!(
+        "<tcp-listener><port>{port}</port><bind-address>127.0.0.1</bind-address><connect-overload-protection>\
+         <connect-rate>4</connect-rate><connect-burst-size>4</connect-burst-size></connect-overload-protection></tcp-listener>"
+    );
+    let node = Node::ready(Config { listeners, ..Config::default() });
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    // Connections wait five seconds at most: some twenty get in, MQTT 3 is closed on and MQTT 5 told.
+    for version in ["3.1.1", "5"] {
+        let before = node.metric(REFUSED);
+        let json = fine(address, &format!("connect --clients 60 --burst --hold 0 --retry 100ms --mqtt {version}"));
+        assert_eq!((figure(&json, "connected"), figure(&json, "not_connected")), (60.0, 0.0), "{version}");
+        let turned_away = figure(&json, "turned_away");
+        assert!(turned_away > 0.0, "{version}: nobody was turned away, which shows nothing");
+        assert_eq!(node.metric(REFUSED) - before, turned_away, "{version}");
+    }
+    // Without it whoever is turned away has failed.
+    let (code, json) = play(address, "connect --clients 60 --burst --hold 0");
+    assert!(code == Some(1) && figure(&json, "not_connected") > 0.0, "{json}");
 }
 
 /// Established connections to a port of this machine, as the kernel lists them.

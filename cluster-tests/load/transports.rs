@@ -37,6 +37,11 @@ fn every_transport_carries_the_load() {
         if !is_tls {
             continue;
         }
+        // All at once, more than rustls keeps tickets for: what is called resumed is.
+        for (resume, resumed) in [("--tls-resume", 40.0), ("", 0.0)] {
+            let json = fine(server, &format!("connect --clients 40 --burst --hold 0 {websocket} {tls} {resume}"));
+            assert_eq!((figure(&json, "connected"), figure(&json, "resumed")), (40.0, resumed), "{kind} {resume}");
+        }
         fine(server, &format!("connect --clients 2 --hold 0 {websocket} --tls --insecure {identity}"));
         // Nobody is believed who should not be, and nobody comes in without a certificate.
         for (options, says) in

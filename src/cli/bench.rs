@@ -121,7 +121,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME", requires = "tls", help_heading = "TLS")]
     pub server_name: Option<String>,
 
-    /// Clients share session tickets, as those that come back do; otherwise each makes a full handshake
+    /// Clients share session tickets, as those that come back do (for connect each is there once before); otherwise each makes a full handshake
     #[arg(long, requires = "tls", help_heading = "TLS")]
     pub tls_resume: bool,
 

@@ -177,6 +177,11 @@ impl Client {
         parted.await.unwrap_or(Ok(()))
     }
 
+    /// Whether TLS went on with an earlier session: no full handshake.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.stream.is_resumed()
+    }
+
     pub async fn send(&mut self, packet: &Packet) -> Result<(), Failure> {
         self.stream.write_all(&encode(packet, self.version)).await?;
         Ok(())

@@ -35,6 +35,7 @@ mod stream;
 mod subscriber;
 mod target;
 mod thread;
+mod tickets;
 mod tls;
 mod units;
 mod websocket;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::HandshakeKind;
 
 use super::websocket::WebSocket;
 
@@ -17,6 +18,14 @@ pub enum Socket {
 }
 
 impl Socket {
+    /// Whether TLS went on with an earlier session; false without TLS.
+    pub(super) fn is_resumed(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut read = ReadBuf::new(buffer);
         ready!(match self {
@@ -60,6 +69,13 @@ pub enum Stream {
 }
 
 impl Stream {
+    pub(super) fn is_resumed(&self) -> bool {
+        match self {
+            Self::Direct(socket) => socket.is_resumed(),
+            Self::WebSocket(socket) => socket.socket().is_resumed(),
+        }
+    }
+
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Direct(socket) => socket.poll_read(cx, buffer),

@@ -88,6 +88,15 @@ impl Target {
         })
     }
 
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether clients are to come with a session ticket.
+    pub(super) fn resumes(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.resume)
+    }
+
     /// The server of this number, counted round.
     pub(super) fn server(&self, number: usize) -> Option<&Server> {
         self.servers.get(number % self.servers.len().max(1))

@@ -12,6 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::Failure;
+use super::tickets::Tickets;
 
 /// Certificates of the authorities a system trusts, where distributions keep them.
 const SYSTEM_ROOTS: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
@@ -27,7 +28,8 @@ pub struct TlsPlan {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The name the server's certificate must have; without it the host that is connected to.
     pub server_name: Option<String>,
-    /// Clients share session tickets, as the gateways of a fleet that come back do; otherwise each makes a full handshake.
+    /// Clients share session tickets, as the gateways of a fleet that come back do; otherwise each makes a full handshake. In `connect` each
+    /// has been there once before the storm.
     pub resume: bool,
 }
 
@@ -36,6 +38,7 @@ pub struct TlsPlan {
 pub(super) struct Tls {
     pub(super) connector: TlsConnector,
     server_name: Option<ServerName<'static>>,
+    pub(super) resume: bool,
 }
 
 impl Tls {
@@ -58,11 +61,9 @@ impl Tls {
                 builder.with_client_auth_cert(certificates(certificate)?, key_der).map_err(wrong)?
             }
         };
-        if !plan.resume {
-            config.resumption = Resumption::disabled();
-        }
+        config.resumption = if plan.resume { Resumption::store(Arc::new(Tickets::new())) } else { Resumption::disabled() };
         let server_name = plan.server_name.as_deref().map(name).transpose()?;
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name })
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name, resume: plan.resume })
     }
 
     pub(super) fn server_name(&self, host: &str) -> Result<ServerName<'static>, Failure> {

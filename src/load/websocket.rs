@@ -34,6 +34,10 @@ pub struct WebSocket {
 }
 
 impl WebSocket {
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     /// Upgrades the connection. `host` is what the Host header says.
     pub(super) async fn upgrade(mut socket: Socket, host: &str, path: &str) -> Result<Self, Failure> {
         let key = STANDARD.encode(rand::random::<[u8; 16]>());

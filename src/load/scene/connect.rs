@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::{Names, SETUP_WITHIN, conclude, forget, join_all, mine};
@@ -41,12 +42,13 @@ pub(super) async fn play(
     observer: &mut dyn Observer,
 ) -> Result<(), Failure> {
     let threads = setting.threads;
+    let (tells_resumed, before) = (names.target.is_tls(), names.target.resumes());
     let shared = plan.clone();
     let mut crew = crew::start(setting, move |thread, line| work(shared.clone(), Arc::clone(&names), thread, line))?;
-    let storm = storm(plan, &mut crew, observer).await;
+    let storm = storm(plan, before, &mut crew, observer).await;
     let totals = crew.totals();
     let parts = crew.finish(PART_WITHIN).await;
-    report(plan, parts, outcome);
+    report(plan, tells_resumed, parts, outcome);
     outcome.add("lost", "connections lost while held", "", totals.lost as f64);
     conclude(&mut crew, threads, matches!(plan.pace, ConnectPace::Rate(_)), outcome);
     match storm {
@@ -57,8 +59,13 @@ pub(super) async fn play(
     Ok(())
 }
 
-async fn storm(plan: &ConnectPlan, crew: &mut Crew<Part>, observer: &mut dyn Observer) -> Result<Result<(), Failure>, Halt> {
-    crew.all_done(READY, READY_WITHIN).await?;
+async fn storm(
+    plan: &ConnectPlan,
+    before: bool,
+    crew: &mut Crew<Part>,
+    observer: &mut dyn Observer,
+) -> Result<Result<(), Failure>, Halt> {
+    crew.all_done(READY, if before { SETUP_WITHIN } else { READY_WITHIN }).await?;
     if let Err(failure) = observer.at(Mark::Ready) {
         return Ok(Err(failure));
     }
@@ -91,12 +98,13 @@ fn expected(plan: &ConnectPlan) -> Duration {
     }
 }
 
-fn report(plan: &ConnectPlan, parts: Vec<Part>, outcome: &mut Outcome) {
+fn report(plan: &ConnectPlan, tells_resumed: bool, parts: Vec<Part>, outcome: &mut Outcome) {
     let mut latency = Latency::new();
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut first_ns, mut last_ns, mut turned_away) = (u64::MAX, 0, 0);
+    let (mut first_ns, mut last_ns, mut turned_away, mut resumed) = (u64::MAX, 0, 0, 0);
     for part in parts {
         turned_away += part.turned_away;
+        resumed += part.resumed;
         for (began_ns, took_ns) in part.handshakes {
             latency.record(took_ns);
             first_ns = first_ns.min(began_ns);
@@ -118,6 +126,9 @@ fn report(plan: &ConnectPlan, parts: Vec<Part>, outcome: &mut Outcome) {
     if plan.retry.is_some() {
         outcome.add("turned_away", "tries that were turned away", "", turned_away as f64);
     }
+    if tells_resumed {
+        outcome.add("resumed", "clients whose TLS session was resumed", "", resumed as f64);
+    }
     outcome.add("elapsed_s", "from the first SYN to the last CONNACK", "s", elapsed);
     outcome.times.push(("connect", "SYN to CONNACK", times));
     outcome.faults.extend(reasons.into_iter().map(|(reason, count)| format!("{count} clients: {reason}")));
@@ -128,6 +139,8 @@ struct Part {
     /// Begin, and time to the CONNACK; nanoseconds.
     handshakes: Vec<(u64, u64)>,
     turned_away: u64,
+    /// Clients that were let in after a handshake that was not a full one.
+    resumed: u64,
     /// Why clients were not let in or were lost.
     reasons: BTreeMap<String, u64>,
 }
@@ -144,6 +157,7 @@ struct Crowd {
     under_way: Cell<usize>,
     /// Tries that ended with a client outside.
     turned_away: Cell<u64>,
+    resumed: Cell<u64>,
 }
 
 async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line: Line) -> Result<Part, Failure> {
@@ -158,7 +172,11 @@ async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line
         held: RefCell::default(),
         under_way: Cell::new(0),
         turned_away: Cell::new(0),
+        resumed: Cell::new(0),
     });
+    if crowd.names.target.resumes() {
+        crowd.fetch_tickets().await;
+    }
     line.done(READY).await;
     if line.wait(GO).await {
         thread.enter(Phase::Going);
@@ -174,10 +192,26 @@ async fn work(plan: ConnectPlan, names: Arc<Names>, thread: Rc<Thread>, mut line
     }
     thread.enter(Phase::Finishing);
     join_all(crowd.held.take(), PART_WITHIN).await;
-    Ok(Part { handshakes: crowd.handshakes.take(), turned_away: crowd.turned_away.get(), reasons: crowd.reasons.take() })
+    Ok(Part {
+        handshakes: crowd.handshakes.take(),
+        turned_away: crowd.turned_away.get(),
+        resumed: crowd.resumed.get(),
+        reasons: crowd.reasons.take(),
+    })
 }
 
 impl Crowd {
+    /// Each client comes and goes once before the storm, as a fleet has been there before it comes back: with a name of its own, so that no
+    /// session that is kept ends. The first that is not let in is the last: the storm itself says what is wrong, and `resumed` who had no ticket.
+    async fn fetch_tickets(&self) {
+        let visit = |number: usize| async move {
+            let id = self.names.client("before-", number);
+            Client::open(&self.names.target, number, &id, &Session::CLEAN).await?.disconnect().await
+        };
+        let visits = stream::iter(mine(&self.thread, self.plan.clients)).map(visit);
+        let _: Result<(), Failure> = visits.buffer_unordered(self.names.handshakes_of(&self.thread)).try_collect().await;
+    }
+
     async fn connect_all(self: Rc<Self>) -> Result<(), Failure> {
         let at_once = match self.plan.pace {
             ConnectPace::Rate(rate) => return self.connect_at(rate).await,
@@ -248,6 +282,7 @@ impl Crowd {
             Ok(client) => {
                 let took_ns = self.thread.clock.now_ns().saturating_sub(began_ns);
                 add(&self.thread.counters.connected, 1);
+                self.resumed.set(self.resumed.get() + u64::from(client.is_resumed()));
                 self.thread.counters.times.lock().latency.record(took_ns);
                 self.handshakes.borrow_mut().push((began_ns, took_ns));
                 let held = spawn_local(Rc::clone(&self).hold(number, id, client));
