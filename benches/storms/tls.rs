@@ -51,7 +51,8 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), Failure> {
         if (resumed >= RESUMED_MIN * clients as f64) != resume || (!resume && resumed > 0.0) {
             return Err(format!("{what}: {resumed:.0} of {clients} handshakes were resumed").into());
         }
-        let goal = (pace == closed).then(|| (format!("<= {KIB_EACH} KiB each"), each <= KIB_EACH));
+        // A few hundred share too little of what the node takes once.
+        let goal = (pace == closed && !settings.quick).then(|| (format!("<= {KIB_EACH} KiB each"), each <= KIB_EACH));
         report.add(&format!("TLS: {clients} clients, {what}"), settings.program.name, value, goal);
     }
     Ok(())
