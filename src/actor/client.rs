@@ -361,6 +361,11 @@ impl Client {
         self.storing_bytes > STORING_BYTES_MAX
     }
 
+    /// Whether what comes next is wanted now.
+    fn may_read(&self) -> bool {
+        !self.gone && !self.stores_much() && self.takes_packets()
+    }
+
     /// Keeps one timer of the arbiter for the machine's next deadline. Deadlines move at every packet; the timer follows when it fires.
     fn schedule(&mut self) {
         if self.is_held() {

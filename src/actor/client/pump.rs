@@ -128,7 +128,7 @@ impl Pump {
 
     /// Reads up to `max` bytes; 0 where there is no more, for now or for good.
     fn read_once(client: &mut Client, max: usize, ctx: &mut Context<Client>, cx: &mut TaskContext<'_>) -> usize {
-        if client.gone || client.stores_much() || !client.takes_packets() {
+        if !client.may_read() {
             return 0;
         }
         let outcome = READ_BUFFER.with_borrow_mut(|buffer| {
@@ -223,7 +223,12 @@ impl ActorFuture<Client> for Pump {
         // One that is held reads in a moment.
         let will_read = more || (client.held_since_ms.is_some() && !client.closing && !client.gone);
         self.settle(client, ctx, will_read);
+        let read_to_the_end = client.may_read();
         client.poll_deferred(ctx, cx);
+        if !read_to_the_end && client.may_read() {
+            // An answer that came this moment lets it read again, and nothing of the socket would wake it: it was not asked.
+            cx.waker().wake_by_ref();
+        }
         if client.leaving && client.deferred.get().is_none_or(VecDeque::is_empty) && !client.closing {
             client.part();
             client.run_effects(ctx);
