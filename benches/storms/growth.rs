@@ -30,7 +30,7 @@ struct Reading {
     costs: Vec<f64>,
 }
 
-/// How costs grow from the first size that is large enough not to be ruled by what is there anyway.
+/// What one of a kind costs at each size.
 struct Kind {
     what: &'static str,
     costs: &'static [&'static str],

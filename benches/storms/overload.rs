@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -118,15 +118,9 @@ async fn storm_beside(
         // They stay until the publishers are done: that thousands go at once is another storm.
         ..connects(settings.storm, ConnectPace::Rate(f64::from(settings.limit * TIMES)), CALM * 2)
     };
-    let over = Arc::new(AtomicU64::new(0));
-    let is_over = Arc::clone(&over);
-    let storming = thread::spawn(move || {
-        let played = play(target(server), Scene::Connect(plan), &mut load::Nobody);
-        is_over.store(1, Ordering::Release);
-        played
-    });
+    let storming = thread::spawn(move || play(target(server), Scene::Connect(plan), &mut load::Nobody));
     let mut peak = 0;
-    while over.load(Ordering::Acquire) == 0 {
+    while !storming.is_finished() {
         peak = peak.max(user_bytes(trio));
         tokio::time::sleep(POLL).await;
     }

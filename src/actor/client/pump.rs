@@ -223,9 +223,9 @@ impl ActorFuture<Client> for Pump {
         // One that is held reads in a moment.
         let will_read = more || (client.held_since_ms.is_some() && !client.closing && !client.gone);
         self.settle(client, ctx, will_read);
-        let read_to_the_end = client.may_read();
+        let could_read = client.may_read();
         client.poll_deferred(ctx, cx);
-        if !read_to_the_end && client.may_read() {
+        if !could_read && client.may_read() {
             // An answer that came this moment lets it read again, and nothing of the socket would wake it: it was not asked.
             cx.waker().wake_by_ref();
         }
