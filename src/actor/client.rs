@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use actix::{Actor, ActorContext, AsyncContext, Context};
 use bytes::BytesMut;
 use bytestring::ByteString;
 use tokio::sync::oneshot;
@@ -39,8 +39,8 @@ use crate::session::{Effect, Machine, Now, Seldom};
 use crate::signal::{ConnectionFacts, Initiator};
 
 use super::gate::Login;
-use super::hub::{ClientMail, Local};
-use super::inbox::{Inbox, Mail, Wake};
+use super::hub::Local;
+use super::inbox::{Inbox, Mail};
 use super::queue::QueueItem;
 use super::transport::{Accepted, Transport};
 use super::{clock, holding, shared_subscription};
@@ -254,9 +254,8 @@ impl Client {
             waker: None,
         };
         node.connections.fetch_add(1, Ordering::Relaxed);
-        let address = client.start();
-        let mail: ClientMail = Mail::new(inbox, address);
-        local.insert(connection.connection, mail);
+        client.start();
+        local.insert(connection.connection, Mail::new(inbox));
     }
 
     /// Reads no more, and goes when what was read is answered: a publisher gets its acknowledgement, or none for what nobody took.
@@ -466,11 +465,9 @@ impl Drop for Client {
     }
 }
 
-impl Handler<Wake> for Client {
-    type Result = ();
-
-    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
-        self.now = clock::now();
+impl Client {
+    /// Takes what is in the inbox.
+    fn on_mail(&mut self, ctx: &mut Context<Self>) {
         let mut batch = BATCH.take();
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {

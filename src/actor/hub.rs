@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use actix::{Actor, AsyncContext, Context, Handler};
+use actix::{Actor, AsyncContext, Context};
 use ahash::AHashMap;
 use bytestring::ByteString;
 use tokio::sync::oneshot;
@@ -18,18 +18,18 @@ use crate::mqtt::{Delivery, Message, QoS, ReasonCode, Source, SubscriptionIds};
 use crate::replica::{ConnectionRef, ShardId, State};
 use crate::signal::ConnectionFacts;
 
-use super::client::{Client, ClientItem};
+use super::client::ClientItem;
 use super::clock;
 use super::essential::Essential;
 use super::holding::Holding;
-use super::inbox::{Inbox, Mail, Wake};
+use super::inbox::{Attends, Inbox, Mail, attend};
 use super::node::Node;
 use super::queue::{Queue, QueueItem};
 use super::timers::{self, Timers};
 
-pub type HubMail = Mail<HubItem, Hub>;
-pub type ClientMail = Mail<ClientItem, Client>;
-pub type QueueMail = Mail<QueueItem, Queue>;
+pub type HubMail = Mail<HubItem>;
+pub type ClientMail = Mail<ClientItem>;
+pub type QueueMail = Mail<QueueItem>;
 
 /// One local receiver of a fan-out.
 #[derive(Debug, Clone)]
@@ -198,9 +198,8 @@ impl Hub {
     /// Starts the hub of the arbiter it is called on.
     pub fn start(local: Rc<Local>) -> HubMail {
         let inbox = Arc::new(Inbox::default());
-        let address =
-            Self { _essential: Essential("a hub"), local, inbox: Arc::clone(&inbox), batch: Vec::new(), ticks: 0 }.start();
-        Mail::new(inbox, address)
+        Self { _essential: Essential("a hub"), local, inbox: Arc::clone(&inbox), batch: Vec::new(), ticks: 0 }.start();
+        Mail::new(inbox)
     }
 
     fn handle_item(&self, item: HubItem) {
@@ -297,6 +296,7 @@ impl Actor for Hub {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        attend(ctx);
         ctx.run_interval(timers::TICK, |hub, _| {
             let now = clock::now();
             hub.local.fire_timers(now.mono_ms);
@@ -315,10 +315,14 @@ impl Actor for Hub {
 /// Waiting messages are looked through for expired ones every this many ticks.
 const QUEUE_TICKS: u64 = 5;
 
-impl Handler<Wake> for Hub {
-    type Result = ();
+impl Attends for Hub {
+    type Item = HubItem;
 
-    fn handle(&mut self, _: Wake, _: &mut Self::Context) {
+    fn inbox(&self) -> &Arc<Inbox<HubItem>> {
+        &self.inbox
+    }
+
+    fn on_mail(&mut self, _: &mut Self::Context) {
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
-use actix::{Actor, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, AsyncContext, Context, WrapFuture};
 use bytestring::ByteString;
 use tokio::time::Instant;
 
@@ -22,12 +22,12 @@ use crate::signal::namespace::{Namespace, is_told_already};
 use crate::signal::{Dead, DropReason, Dropped, Receiver, RenderedOnce, Signal};
 
 use super::essential::Essential;
-use super::inbox::{Inbox, Mail, Wake};
+use super::inbox::{Attends, Inbox, Mail, attend};
 use super::node::Node;
 use super::retaining::{self, Reserved, Room};
 use super::{clock, publish};
 
-pub type TakerMail = Mail<TakerItem, OutboxTaker>;
+pub type TakerMail = Mail<TakerItem>;
 
 /// Events taken in one command.
 const TAKE_MAX: usize = 1024;
@@ -133,7 +133,8 @@ impl OutboxTaker {
             to_count: false,
             next: 0,
         };
-        Mail::new(inbox, taker.start())
+        taker.start();
+        Mail::new(inbox)
     }
 
     /// Looks at every outbox in turn and proposes the first thing found; goes on when that is applied.
@@ -500,14 +501,19 @@ impl Actor for OutboxTaker {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        attend(ctx);
         ctx.run_interval(POSITION_INTERVAL, |taker, ctx| taker.look(ctx));
     }
 }
 
-impl Handler<Wake> for OutboxTaker {
-    type Result = ();
+impl Attends for OutboxTaker {
+    type Item = TakerItem;
 
-    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+    fn inbox(&self) -> &Arc<Inbox<TakerItem>> {
+        &self.inbox
+    }
+
+    fn on_mail(&mut self, ctx: &mut Self::Context) {
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {

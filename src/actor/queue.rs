@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, ActorContext, AsyncContext, Context, WrapFuture};
 
 use crate::mqtt::{Delivery, Message, QoS, Source};
 use crate::queue::{ClientQueue, Pop, Push};
@@ -23,7 +23,7 @@ use super::client::ClientItem;
 use super::clock;
 use super::fetch::{self, Fetched};
 use super::hub::{ClientMail, Grant, Local, QueueMail};
-use super::inbox::{Inbox, Mail, Wake};
+use super::inbox::{Attends, Inbox, Mail, attend};
 
 /// Entries read from the replica at a time.
 const READ_MAX: usize = 64;
@@ -133,7 +133,8 @@ impl Queue {
             looking: false,
             congested: false,
         };
-        let mail = Mail::new(inbox, queue.start());
+        queue.start();
+        let mail = Mail::new(inbox);
         if let Some(grant) = grant {
             mail.post(QueueItem::Grant(grant));
         }
@@ -375,6 +376,10 @@ impl Queue {
 impl Actor for Queue {
     type Context = Context<Self>;
 
+    fn started(&mut self, ctx: &mut Self::Context) {
+        attend(ctx);
+    }
+
     fn stopped(&mut self, _: &mut Self::Context) {
         // The QoS 0 messages of a connection go with it and are not counted as dropped (spec/hivemq.md 2.1).
         self.local.node().qos0_bytes.fetch_sub(self.waiting.qos0_bytes(), Ordering::Relaxed);
@@ -384,10 +389,14 @@ impl Actor for Queue {
     }
 }
 
-impl Handler<Wake> for Queue {
-    type Result = ();
+impl Attends for Queue {
+    type Item = QueueItem;
 
-    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+    fn inbox(&self) -> &Arc<Inbox<QueueItem>> {
+        &self.inbox
+    }
+
+    fn on_mail(&mut self, ctx: &mut Self::Context) {
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
         let mut pumped = false;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::fut::ActorFutureExt;
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, ActorContext, AsyncContext, Context, WrapFuture};
 use ahash::{AHashMap, AHashSet};
 use bytestring::ByteString;
 use futures_util::future::join_all;
@@ -33,11 +33,11 @@ use super::clock;
 use super::essential::Essential;
 use super::fetch::{self, Fetched};
 use super::hub::HubItem;
-use super::inbox::{Inbox, Mail, Wake};
+use super::inbox::{Attends, Inbox, Mail, attend};
 use super::node::Node;
 use assigning::Moving;
 
-pub type GroupMail = Mail<GroupItem, SharedSubscription>;
+pub type GroupMail = Mail<GroupItem>;
 
 /// Entries a member may hold at a time.
 const MEMBER_WINDOW: u32 = 32;
@@ -312,11 +312,11 @@ impl SharedSubscription {
             declared: false,
             removing: false,
         };
-        let address = match arbiter {
+        match arbiter {
             Some(arbiter) => Self::start_in_arbiter(&arbiter, move |_| actor),
             None => actor.start(),
         };
-        Mail::new(inbox, address)
+        Mail::new(inbox)
     }
 
     fn look(&mut self, ctx: &mut Context<Self>) {
@@ -611,6 +611,7 @@ impl Actor for SharedSubscription {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        attend(ctx);
         ctx.run_interval(RESEND, |actor, ctx| {
             actor.hand_over_again();
             actor.look(ctx);
@@ -618,10 +619,14 @@ impl Actor for SharedSubscription {
     }
 }
 
-impl Handler<Wake> for SharedSubscription {
-    type Result = ();
+impl Attends for SharedSubscription {
+    type Item = GroupItem;
 
-    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+    fn inbox(&self) -> &Arc<Inbox<GroupItem>> {
+        &self.inbox
+    }
+
+    fn on_mail(&mut self, ctx: &mut Self::Context) {
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
         let mut completed = Vec::new();

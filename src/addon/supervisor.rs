@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use actix::{Actor, Context, Handler};
+use actix::{Actor, Context};
 use bytestring::ByteString;
 
 use super::settings::AddonSettings;
 use super::{AddonCounter, dead::record_unheard, lifecycle, on_enqueued, record, record_made, render};
 use crate::actor::essential::Essential;
-use crate::actor::inbox::{Inbox, Mail, Wake};
+use crate::actor::inbox::{Attends, Inbox, Mail, attend};
 use crate::actor::publish::Stored;
 use crate::actor::render::Renderer;
 use crate::actor::signal_bus::{BusItem, BusListener};
@@ -143,7 +143,7 @@ pub struct Supervisor {
 }
 
 /// The way to the supervisor.
-pub struct SupervisorMail(Mail<BusItem, Supervisor>);
+pub struct SupervisorMail(Mail<BusItem>);
 
 impl BusListener for SupervisorMail {
     fn post(&self, item: BusItem) {
@@ -166,7 +166,8 @@ impl Supervisor {
             inbox: Arc::clone(&inbox),
             batch: Vec::new(),
         };
-        SupervisorMail(Mail::new(inbox, supervisor.start()))
+        supervisor.start();
+        SupervisorMail(Mail::new(inbox))
     }
 
     fn handle_item(&self, item: BusItem) {
@@ -204,12 +205,20 @@ impl Supervisor {
 
 impl Actor for Supervisor {
     type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        attend(ctx);
+    }
 }
 
-impl Handler<Wake> for Supervisor {
-    type Result = ();
+impl Attends for Supervisor {
+    type Item = BusItem;
 
-    fn handle(&mut self, _: Wake, _: &mut Self::Context) {
+    fn inbox(&self) -> &Arc<Inbox<BusItem>> {
+        &self.inbox
+    }
+
+    fn on_mail(&mut self, _: &mut Self::Context) {
         let mut batch = std::mem::take(&mut self.batch);
         self.inbox.take(&mut batch);
         for item in batch.drain(..) {

@@ -189,7 +189,11 @@ impl ActorFuture<Client> for Pump {
             if let Some(lane) = &client.lane {
                 lane.register(cx.waker());
             }
+            client.inbox.register(cx.waker());
             client.waker = Some(cx.waker().clone());
+        }
+        if !client.inbox.is_empty() {
+            client.on_mail(ctx);
         }
         client.turn_packets = 0;
         client.poll_deferred(ctx, cx);
