@@ -42,7 +42,7 @@ const KEPT_ENTRIES: u64 = 5_000;
 pub const SNAPSHOT_LOG_BYTES: u64 = 32 * 1024 * 1024;
 /// Between looks at what no metric tells: whether the leader is still heard.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between looks at how far the log is, while a leader is known and nothing else changes: each entry moves it several times.
+/// Between looks at how far the log is, while it moves: each entry moves it several times.
 const LOOK_AT_PROGRESS: Duration = Duration::from_millis(20);
 /// A snapshot and the removal of entries are waited for so long, each.
 const CUT_WAIT: Duration = Duration::from_secs(1);
@@ -346,12 +346,14 @@ impl Group {
         let mut metrics = self.raft.metrics();
         let mut leadership = self.raft.server_metrics();
         let mut led = false;
+        let mut seen = None;
         loop {
             self.transfers.forget_idle();
-            let (view, read) = {
+            let (view, read, progress) = {
                 let metrics = metrics.borrow_watched();
-                (self.look(&metrics), read_by_all(&metrics))
+                (self.look(&metrics), read_by_all(&metrics), (metrics.last_log_index, metrics.last_applied))
             };
+            let moves = seen.replace(progress) != Some(progress);
             self.log.release(read);
             let mut is_settled = view.caught_up && view.reachable;
             self.view.send_if_modified(|known| {
@@ -367,17 +369,14 @@ impl Group {
                 led = view.leads;
                 changed(led);
             }
-            if is_settled {
-                tokio::select! {
-                    biased;
-                    _ = timeout(LOOK_AT_PROGRESS, leadership.changed()) => {}
-                    () = self.heard_bell.notified() => continue,
-                    () = cancel.cancelled() => {}
-                }
-            }
+            // openraft's metrics change at each of its ticks, 25 times a second, also where nothing happens.
+            let patience = if is_settled && moves { LOOK_AT_PROGRESS } else { LOOK };
+            let changed_at_all = async {
+                if is_settled { leadership.changed().await } else { metrics.changed().await }
+            };
             let is_over = tokio::select! {
                 biased;
-                looked = timeout(LOOK, metrics.changed()) => matches!(looked, Ok(Err(_))),
+                looked = timeout(patience, changed_at_all) => matches!(looked, Ok(Err(_))),
                 () = self.heard_bell.notified() => false,
                 // What holds the group keeps it running.
                 () = cancel.cancelled() => true,
