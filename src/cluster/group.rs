@@ -371,9 +371,7 @@ impl Group {
             }
             // openraft's metrics change at each of its ticks, 25 times a second, also where nothing happens.
             let patience = if is_settled && moves { LOOK_AT_PROGRESS } else { LOOK };
-            let changed_at_all = async {
-                if is_settled { leadership.changed().await } else { metrics.changed().await }
-            };
+            let changed_at_all = async { if is_settled { leadership.changed().await } else { metrics.changed().await } };
             let is_over = tokio::select! {
                 biased;
                 looked = timeout(patience, changed_at_all) => matches!(looked, Ok(Err(_))),
