@@ -13,6 +13,8 @@ mod login;
 mod output;
 mod partial;
 mod pump;
+#[cfg(test)]
+mod pump_test;
 mod recheck;
 mod record;
 
@@ -205,13 +207,20 @@ pub struct Client {
 impl Client {
     /// Starts a connection's actor on the arbiter it is called on.
     pub fn start_for(local: Rc<Local>, transport: Box<dyn Transport>, accepted: Accepted) {
+        let client = Self::new(&local, transport, accepted);
+        let (connection, inbox) = (client.connection.connection, Arc::clone(&client.inbox));
+        local.node().connections.fetch_add(1, Ordering::Relaxed);
+        client.start();
+        local.insert(connection, Mail::new(inbox));
+    }
+
+    fn new(local: &Rc<Local>, transport: Box<dyn Transport>, accepted: Accepted) -> Self {
         let node = Arc::clone(local.node());
         let connection = node.new_connection(local.arbiter());
-        let inbox = Arc::new(Inbox::default());
         let now = clock::now();
         let machine = Machine::new(Arc::clone(&node.settings.session), now);
-        let client = Self {
-            local: Rc::clone(&local),
+        Self {
+            local: Rc::clone(local),
             transport,
             accepted: Box::new(accepted),
             connection,
@@ -220,7 +229,7 @@ impl Client {
             identity: None,
             principal: login::anybody(),
             withdrawn: None,
-            inbox: Arc::clone(&inbox),
+            inbox: Arc::default(),
             effects: Vec::new(),
             partial: Partial::new(Arc::clone(&node.incomplete)),
             out: BytesMut::new(),
@@ -252,10 +261,7 @@ impl Client {
             storing_bytes: 0,
             deferred: Seldom::default(),
             waker: None,
-        };
-        node.connections.fetch_add(1, Ordering::Relaxed);
-        client.start();
-        local.insert(connection.connection, Mail::new(inbox));
+        }
     }
 
     /// Reads no more, and goes when what was read is answered: a publisher gets its acknowledgement, or none for what nobody took.
