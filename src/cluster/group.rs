@@ -369,7 +369,7 @@ impl Group {
                 led = view.leads;
                 changed(led);
             }
-            // openraft's metrics change at each of its ticks, 25 times a second, also where nothing happens.
+            // openraft's metrics change at each of its ticks (25 a second with the default heartbeat), also where nothing happens.
             let patience = if is_settled && moves { LOOK_AT_PROGRESS } else { LOOK };
             let changed_at_all = async { if is_settled { leadership.changed().await } else { metrics.changed().await } };
             let is_over = tokio::select! {
