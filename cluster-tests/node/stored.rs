@@ -212,8 +212,11 @@ async fn large_messages_wait_on_disk() {
     eprintln!("{} MiB of messages, {} MiB of memory", COUNT * LARGE / MIB, node.resident_bytes() / MIB);
     node.kill();
     node.start();
-    let grown = node.resident_bytes().saturating_sub(before);
-    assert!(grown < COUNT * LARGE, "{} MiB after a start", grown / MIB);
+    // What the start reads of the journals, and merges, takes up to some 100 MiB for a moment, for 80 MiB of messages as for 320.
+    wait::until("memory is small after a start", SOON, || {
+        let grown = node.resident_bytes().saturating_sub(before);
+        (grown < COUNT * LARGE * 2 / 3).then_some(())
+    });
     let mut client = Client::connect(node.mqtt(), &options).await;
     expect(&mut client, 0..COUNT, LARGE).await;
     client.nothing().await;
