@@ -6,6 +6,8 @@
 # `make image` makes the same last stage from a program that is built already.
 
 FROM rust:1.95-slim AS build
+# The allocator is built with it.
+RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
 RUN cargo build --release --locked --bin troupemq \
@@ -30,8 +32,8 @@ USER 10000:0
 # `troupemq cluster status` in a container finds the node by ./data.
 WORKDIR /opt/hivemq
 VOLUME ["/opt/hivemq/data", "/opt/hivemq/log"]
-# MQTT, WebSocket, HTTP; 7000 is for the other nodes.
-EXPOSE 1883 8000 8080 7000
+# MQTT, WebSocket, HTTP; metrics alone and health alone, where they are configured; 7000 is for the other nodes.
+EXPOSE 1883 8000 8080 9399 8889 7000
 # A restart, not a leave. The default of `docker stop`, 10 s, is shorter than what a node with many clients may take: give `--time 30`.
 STOPSIGNAL SIGTERM
 # Liveness, as some engines kill what is unhealthy: a node that waits for its cluster must not be. `troupemq health` alone asks for readiness.

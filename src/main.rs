@@ -13,7 +13,7 @@ use troupemq::edge::Surface;
 use troupemq::telemetry::logging;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     match cli::parse().command {

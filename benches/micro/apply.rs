@@ -7,7 +7,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use troupemq::mqtt::{Message, ProtocolVersion, QoS, SubscriptionIds};
 use troupemq::replica::command::{QueueStep, TakeOver};
 use troupemq::replica::{Batch, Command, ConnectCommand, ConnectionRef, Proposal, ShardId, State, Target};
-use troupemq::signal::{ConnectionFacts, Initiator};
+use troupemq::signal::{ConnectionFacts, Initiator, TlsNames};
 
 use crate::make;
 
@@ -106,8 +106,7 @@ fn connect(client: usize, session_expiry_interval_s: u32) -> Command {
             secure: false,
             protocol: ProtocolVersion::V5,
             username: None,
-            tls_common_name: None,
-            tls_subject_alternative_names: None,
+            tls: TlsNames::default(),
             connected_at_ms: make::NOW_MS,
         }),
         user_properties: Vec::new(),

@@ -78,6 +78,7 @@ fn values_that_cannot_work_are_refused_with_a_message_that_helps() {
         ),
         ("cluster: {secret: sixteen-characters-or-more, existingSecret: x}", "exclude each other: empty one of them"),
         ("cluster: {expectedNodes: 2}", "cluster.expectedNodes is 2 and replicas 3"),
+        ("cluster: {expectedNodes: 6}", "cluster.expectedNodes is 6 and replicas 3"),
         ("http: {port: 1883}", "port 1883 is taken twice, by mqtt and http.port"),
         ("listeners: {mqtt: {enabled: false}, websocket: {enabled: false}}", "no listener is left for clients"),
         ("shutdown: {clientsPerNode: 1000000, clientsPerSecond: 7}", "takes 142864 seconds; allowed: 86400"),

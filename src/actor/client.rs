@@ -498,5 +498,9 @@ mod tests {
     fn a_connection_is_small() {
         // With what actix and tokio put around it: 768 bytes, a size that the allocator has; the next is 896.
         assert!(size_of::<Client>() <= 376, "{}", size_of::<Client>());
+        // With the counts of an `Arc`: 64.
+        assert!(size_of::<Inbox<ClientItem>>() <= 48, "{}", size_of::<Inbox<ClientItem>>());
+        // The same: 128.
+        assert!(size_of::<ConnectionFacts>() <= 112, "{}", size_of::<ConnectionFacts>());
     }
 }

@@ -109,7 +109,7 @@ impl Watching {
     fn connected(&self, facts: &ConnectionFacts, took_over: bool, at_ms: u64) -> Option<(Detection, Option<Ban>)> {
         let key = self.keys.hash_one(&facts.client_id);
         let mut state = self.state.lock();
-        let detection = state.unstable.connected(key, facts.client_ip.as_ref(), took_over, at_ms)?;
+        let detection = state.unstable.connected(key, facts.client_ip.as_deref(), took_over, at_ms)?;
         let ban = self.settings.ban_ms.map(|ban_ms| Ban {
             since_ms: at_ms,
             until_ms: at_ms.saturating_add(ban_ms),
@@ -179,8 +179,7 @@ mod tests {
             secure: false,
             protocol: ProtocolVersion::V5,
             username: None,
-            tls_common_name: None,
-            tls_subject_alternative_names: None,
+            tls: crate::signal::TlsNames::default(),
             connected_at_ms: 0,
         }
     }

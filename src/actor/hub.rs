@@ -83,13 +83,32 @@ impl Grant {
     }
 }
 
-/// One of very many: small.
+/// One of very many: small. Of its grant it has what is not known otherwise.
 struct LocalClient {
     mail: ClientMail,
     queue: Option<Box<QueueMail>>,
-    grant: Option<Grant>,
+    /// `None` until its CONNECT is accepted.
+    facts: Option<Arc<ConnectionFacts>>,
+    shard: ShardId,
+    window: u16,
+    may_have_entries: bool,
     /// Was asked to leave.
     leaves: bool,
+}
+
+impl LocalClient {
+    fn new(mail: ClientMail) -> Self {
+        Self { mail, queue: None, facts: None, shard: ShardId(0), window: 0, may_have_entries: false, leaves: false }
+    }
+
+    fn is_registered(&self) -> bool {
+        self.facts.is_some()
+    }
+
+    fn grant(&self, connection: ConnectionRef) -> Option<Grant> {
+        let Self { shard, may_have_entries, window, .. } = *self;
+        self.facts.as_ref().map(|facts| Grant { facts: Arc::clone(facts), connection, shard, may_have_entries, window })
+    }
 }
 
 /// The arbiter's connections and timers, reached directly by the actors of the same thread.
@@ -117,7 +136,7 @@ impl Local {
 
     /// A connection exists: deliveries may come for it from now on.
     pub fn insert(&self, connection: u64, mail: ClientMail) {
-        self.clients.borrow_mut().insert(connection, LocalClient { mail, queue: None, grant: None, leaves: false });
+        self.clients.borrow_mut().insert(connection, LocalClient::new(mail));
     }
 
     /// The connection is over; its queue ends with it.
@@ -133,7 +152,8 @@ impl Local {
         let queue = {
             let mut clients = self.clients.borrow_mut();
             let Some(client) = clients.get_mut(&connection) else { return };
-            client.grant = Some(grant.clone());
+            client.facts = Some(Arc::clone(&grant.facts));
+            (client.shard, client.window, client.may_have_entries) = (grant.shard, grant.window, grant.may_have_entries);
             client.queue.clone()
         };
         match queue {
@@ -148,9 +168,13 @@ impl Local {
     pub fn post(self: &Rc<Self>, connection: u64, item: QueueItem) {
         let mut clients = self.clients.borrow_mut();
         let Some(client) = clients.get_mut(&connection) else { return };
-        let LocalClient { mail, queue, grant, .. } = client;
-        let start = || Box::new(Queue::start_for(Rc::clone(self), connection, mail.clone(), grant.clone()));
-        queue.get_or_insert_with(start).post(item);
+        if let Some(queue) = &client.queue {
+            queue.post(item);
+            return;
+        }
+        let grant = client.grant(self.node.connection_ref(connection));
+        let queue = Queue::start_for(Rc::clone(self), connection, client.mail.clone(), grant);
+        client.queue.insert(Box::new(queue)).post(item);
     }
 
     /// Posts to the queue actor if it was ever needed.
@@ -171,7 +195,7 @@ impl Local {
 
     /// Whether the connection's CONNECT was accepted.
     pub(super) fn has_come_in(&self, connection: u64) -> bool {
-        self.clients.borrow().get(&connection).is_some_and(|client| client.grant.is_some())
+        self.clients.borrow().get(&connection).is_some_and(LocalClient::is_registered)
     }
 
     fn fire_timers(&self, now_ms: u64) {
@@ -245,7 +269,7 @@ impl Hub {
     fn part_with(&self, count: usize, registered: bool, told: &AtomicU64, max: u64) {
         let mut mails = Vec::new();
         let mut clients = self.local.clients.borrow_mut();
-        let candidates = clients.values_mut().filter(|client| !client.leaves && (client.grant.is_some() || !registered));
+        let candidates = clients.values_mut().filter(|client| !client.leaves && (client.is_registered() || !registered));
         for client in candidates.take(count) {
             let one_more = |told: u64| (told < max).then_some(told + 1);
             if told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
@@ -262,9 +286,10 @@ impl Hub {
 
     fn reconcile(&self, shard: ShardId) {
         let Some(cluster) = self.local.node().cluster() else { return };
+        let node = self.local.node();
         let of_shard = |(connection, client): (&u64, &LocalClient)| {
-            let grant = client.grant.as_ref().filter(|grant| grant.shard == shard)?;
-            Some((*connection, client.mail.clone(), grant.clone()))
+            let grant = client.grant(node.connection_ref(*connection)).filter(|grant| grant.shard == shard)?;
+            Some((*connection, client.mail.clone(), grant))
         };
         let local: Vec<_> = self.local.clients.borrow().iter().filter_map(of_shard).collect();
         for (connection, mail, grant) in local {
@@ -329,5 +354,15 @@ impl Attends for Hub {
             self.handle_item(item);
         }
         self.batch = batch;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_takes_little_of_the_table() {
+        assert!(size_of::<LocalClient>() <= 32, "{}", size_of::<LocalClient>());
     }
 }

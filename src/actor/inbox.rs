@@ -6,18 +6,16 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext, Context};
 use parking_lot::Mutex;
 
-/// Items waiting for one actor.
+/// Items waiting for one actor. There are as many as connections: a word more, and each takes the allocator's next size.
 #[derive(Debug)]
 pub struct Inbox<T> {
     waiting: Mutex<Waiting<T>>,
-    len: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -29,7 +27,7 @@ struct Waiting<T> {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { waiting: Mutex::new(Waiting { items: Vec::new(), task: None }), len: AtomicUsize::new(0) }
+        Self { waiting: Mutex::new(Waiting { items: Vec::new(), task: None }) }
     }
 }
 
@@ -44,7 +42,6 @@ impl<T> Inbox<T> {
                 items.reserve_exact(1);
             }
             items.push(item);
-            self.len.store(items.len(), Ordering::Relaxed);
             task.as_ref().filter(|_| items.len() == 1).cloned()
         };
         if let Some(task) = task {
@@ -68,12 +65,11 @@ impl<T> Inbox<T> {
         if items.capacity() > 4096 {
             items.shrink_to(64);
         }
-        self.len.store(0, Ordering::Relaxed);
     }
 
-    /// Items waiting, about. Not too few for an actor in the turn after a push, which began by the push's wake-up.
+    /// Items waiting.
     pub fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.waiting.lock().items.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -149,7 +145,7 @@ impl<A: Attends> ActorFuture<A> for Attending {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::Wake;
 
     use super::*;

@@ -194,8 +194,13 @@ impl Node {
     /// A new connection of an arbiter: its index stands in the lowest 8 bits, so that a delivery finds the arbiter without a table.
     pub fn new_connection(&self, arbiter: usize) -> ConnectionRef {
         let counter = self.next_connection.fetch_add(1, Ordering::Relaxed);
+        self.connection_ref((counter << ARBITER_BITS) | (arbiter as u64 & ARBITER_MASK))
+    }
+
+    /// A connection of this node by its number.
+    pub fn connection_ref(&self, connection: u64) -> ConnectionRef {
         let (node, incarnation) = self.cluster().map_or((0, 0), |c| (c.node(), c.incarnation()));
-        ConnectionRef { node, incarnation, connection: (counter << ARBITER_BITS) | (arbiter as u64 & ARBITER_MASK) }
+        ConnectionRef { node, incarnation, connection }
     }
 
     /// Whether a CONNECT is worth proposing.

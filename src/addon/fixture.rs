@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::settings::AddonSettings;
 use crate::config::settings::LifecycleSettings;
 use crate::mqtt::{Message, Origin, ProtocolVersion, QoS};
-use crate::signal::ConnectionFacts;
+use crate::signal::{ConnectionFacts, TlsNames};
 
 pub(super) const NOW_MS: u64 = 1_756_377_600_123;
 
@@ -63,8 +63,7 @@ pub(super) fn facts() -> ConnectionFacts {
         secure: false,
         protocol: ProtocolVersion::V5,
         username: Some("my-user".into()),
-        tls_common_name: None,
-        tls_subject_alternative_names: None,
+        tls: TlsNames::default(),
         connected_at_ms: 1_756_377_600_000,
     }
 }

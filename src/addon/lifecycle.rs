@@ -55,10 +55,10 @@ fn triggered(event: &LifecycleEvent, settings: &LifecycleSettings) -> bool {
 }
 
 fn topic(facts: &ConnectionFacts, by_username: bool) -> ByteString {
-    let (kind, identifier) = match &facts.username {
+    let (kind, identifier) = match facts.username.as_deref() {
         Some(username) if by_username => ("username", username),
         // A client without username is identified by its client id, whatever is configured.
-        _ => ("client-id", &facts.client_id),
+        _ => ("client-id", &*facts.client_id),
     };
     format!("$client-events/all/{kind}/{}", percent_encoded(identifier)).into()
 }
@@ -164,10 +164,10 @@ impl<'a> Payload<'a> {
             secure: facts.secure,
             protocol: facts.protocol.name(),
             username: facts.username.as_deref(),
-            common_name: facts.tls_common_name.as_deref(),
+            common_name: facts.tls.common_name(),
             subject_alternative_names: facts
-                .tls_subject_alternative_names
-                .as_ref()
+                .tls
+                .subject_alternative_names()
                 .map(|names| names.iter().map(AsRef::as_ref).collect()),
         }
     }

@@ -4,7 +4,7 @@ use super::super::fixture::{NOW_MS, all_off, all_on, facts, properties};
 use super::super::render;
 use super::*;
 use crate::mqtt::ProtocolVersion;
-use crate::signal::{RenderedOnce, Signal};
+use crate::signal::{RenderedOnce, Signal, TlsNames};
 
 const ALL_INITIATORS: [Initiator; 4] =
     [Initiator::Client, Initiator::Server, Initiator::SessionTakenOver, Initiator::Unspecified];
@@ -84,8 +84,7 @@ fn tls_facts_are_last_and_an_empty_list_of_names_is_shown() {
         ),
     ];
     for (names, end) in table {
-        let facts =
-            ConnectionFacts { secure: true, tls_common_name: Some("cn".into()), tls_subject_alternative_names: names, ..facts() };
+        let facts = ConnectionFacts { secure: true, tls: TlsNames::new(Some("cn".into()), names), ..facts() };
         let json = payload(&event(connected(), facts, 1));
         assert!(json.contains(r#""Is secure connection?":true"#));
         assert!(json.ends_with(end), "{json}");

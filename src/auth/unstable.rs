@@ -67,29 +67,29 @@ enum Addresses {
 }
 
 impl Addresses {
-    fn add(&mut self, address: &ByteString) {
+    fn add(&mut self, address: &str) {
         let addresses = match self {
             Self::Unknown => {
                 *self = match address.parse() {
                     Ok(one) => Self::One(one),
-                    Err(_) => Self::Others(vec![address.clone()]),
+                    Err(_) => Self::Others(vec![address.into()]),
                 };
                 return;
             }
             Self::One(one) if address.parse() == Ok(*one) => return,
             Self::One(one) => {
-                *self = Self::Others(vec![one.to_string().into(), address.clone()]);
+                *self = Self::Others(vec![one.to_string().into(), address.into()]);
                 return;
             }
             Self::Others(addresses) => addresses,
         };
-        if addresses.contains(address) {
+        if addresses.iter().any(|known| known == address) {
             return;
         }
         if addresses.len() >= ADDRESSES_MAX {
             addresses.remove(0);
         }
-        addresses.push(address.clone());
+        addresses.push(address.into());
     }
 
     fn into_vec(self) -> Vec<ByteString> {
@@ -108,7 +108,7 @@ impl Unstable {
 
     /// Counts a connect. `key` is a hash of the client id. After a detection counting begins anew, so that the next one takes as many
     /// connects again.
-    pub fn connected(&mut self, key: u64, address: Option<&ByteString>, took_over: bool, at_ms: u64) -> Option<Detection> {
+    pub fn connected(&mut self, key: u64, address: Option<&str>, took_over: bool, at_ms: u64) -> Option<Detection> {
         let count = self.counts.entry(key);
         if count.connects == 0 || at_ms.saturating_sub(count.since_ms) >= self.limits.window_ms {
             *count = Count { since_ms: at_ms, ..Count::default() };
@@ -172,10 +172,10 @@ mod tests {
         let address = ByteString::from("192.0.2.1");
         for round in 0..3 {
             for n in 0..14 {
-                assert_eq!(unstable.connected(1, Some(&address), false, round * 1000 + n), None, "{round} {n}");
+                assert_eq!(unstable.connected(1, Some(&*address), false, round * 1000 + n), None, "{round} {n}");
             }
             assert_eq!(unstable.connected(2, None, false, 0), None, "another client");
-            assert_eq!(unstable.connected(1, Some(&address), false, round * 1000 + 20), flapping(&["192.0.2.1"]));
+            assert_eq!(unstable.connected(1, Some(&*address), false, round * 1000 + 20), flapping(&["192.0.2.1"]));
         }
     }
 
@@ -194,13 +194,13 @@ mod tests {
     fn takeovers_are_a_fight_before_connects_are_too_many() {
         let mut unstable = Unstable::new(LIMITS);
         let addresses: Vec<ByteString> = (1..=6).map(|n| ByteString::from(format!("192.0.2.{n}"))).collect();
-        assert_eq!(unstable.connected(1, Some(&addresses[0]), false, 0), None);
+        assert_eq!(unstable.connected(1, Some(&*addresses[0]), false, 0), None);
         for address in &addresses[1..5] {
-            assert_eq!(unstable.connected(1, Some(address), true, 0), None);
+            assert_eq!(unstable.connected(1, Some(&**address), true, 0), None);
         }
         let last = addresses[2..].to_vec();
         let expected = Detection { cause: Cause::Fight, count: 5, addresses: last };
-        assert_eq!(unstable.connected(1, Some(&addresses[5]), true, 59_999), Some(expected));
+        assert_eq!(unstable.connected(1, Some(&*addresses[5]), true, 59_999), Some(expected));
         assert_eq!(unstable.connected(1, None, true, 59_999), None, "counted anew");
     }
 

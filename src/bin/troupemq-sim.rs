@@ -8,7 +8,7 @@ use troupemq::plant::Plant;
 use troupemq::sim::{self, Coverage, Options, Report};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Simulates clusters of the broker under faults; a seed gives the same run every time.
 #[derive(Debug, Parser)]

@@ -9,7 +9,7 @@ use crate::mqtt::{Message, Origin, QoS, SubscriptionIds};
 use crate::replica::command::{Batch, ConnectCommand, TakeOver};
 use crate::replica::event::Event;
 use crate::replica::{ConnectionRef, Target};
-use crate::signal::{ConnectionFacts, Initiator};
+use crate::signal::{ConnectionFacts, Initiator, TlsNames};
 use crate::storage::{Mode, Storage};
 use openraft::entry::RaftEntry;
 use openraft::storage::RaftStateMachine;
@@ -164,8 +164,7 @@ fn connect_as(client_id: &str, connection: ConnectionRef) -> Command {
         secure: false,
         protocol: crate::mqtt::ProtocolVersion::V5,
         username: None,
-        tls_common_name: None,
-        tls_subject_alternative_names: None,
+        tls: TlsNames::default(),
         connected_at_ms: 1000,
     };
     Command::Connect(Arc::new(ConnectCommand {

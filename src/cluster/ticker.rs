@@ -22,8 +22,6 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// A flush of the state holds up whoever writes to it for as long as it lasts: often, each of them is short. (What the log has must not wait
 /// for it, but is acknowledged when it is applied.)
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
-/// So large that the allocator has a page for it alone.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Things that are due done in one command; more follow at once.
 const EXPIRE_LIMIT: u32 = 1_000;
 /// Entries of queues of sessions that end by one: they are deleted in one write, which takes memory.
@@ -177,15 +175,8 @@ fn flush_state(node: &Arc<Node>, flushing: &Arc<AtomicBool>) {
         if let Err(error) = node.storage.rest() {
             tracing::debug!(%error, "what is in memory was not written out");
         }
-        free_a_page();
         flushing.store(false, Ordering::Release);
     });
-}
-
-/// Frees a page of the allocator (mimalloc), which it never wrote to. What was freed goes back to the system a second later, but the allocator
-/// looks for it only when one more page is freed: in a process that has come to rest, never.
-fn free_a_page() {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(PAGE_BYTES)));
 }
 
 /// How far a group's log was looked at.

@@ -14,7 +14,7 @@ use super::ids::{ConnectionRef, Incarnation, NodeId, ShardId};
 use super::state::State;
 use crate::mqtt::packet::{RetainHandling, SubscriptionOptions};
 use crate::mqtt::{GroupId, Message, Origin, ProtocolVersion, QoS, SubscriptionFilter};
-use crate::signal::{ConnectionFacts, Initiator, LifecycleEvent};
+use crate::signal::{ConnectionFacts, Initiator, LifecycleEvent, TlsNames};
 
 /// Records on a disk that is a map.
 #[derive(Debug, Clone, Default)]
@@ -203,8 +203,7 @@ pub(super) fn facts(client: &str) -> Arc<ConnectionFacts> {
         secure: false,
         protocol: ProtocolVersion::V5,
         username: None,
-        tls_common_name: None,
-        tls_subject_alternative_names: None,
+        tls: TlsNames::default(),
         connected_at_ms: 1_000_000,
     })
 }

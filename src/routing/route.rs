@@ -21,20 +21,36 @@ pub struct RouteState {
 pub struct ClientRoute {
     pub client: ByteString,
     pub shard: u16,
-    state: Mutex<RouteState>,
+    state: Mutex<Packed>,
+}
+
+/// A `RouteState` in a word less: there are as many as clients.
+#[derive(Debug, Clone, Copy)]
+struct Packed {
+    connection: (u64, u64, u64),
+    is_connected: bool,
+    persistent: bool,
+}
+
+impl From<RouteState> for Packed {
+    fn from(state: RouteState) -> Self {
+        let RouteState { connection, persistent } = state;
+        Self { connection: connection.unwrap_or_default(), is_connected: connection.is_some(), persistent }
+    }
 }
 
 impl ClientRoute {
     pub fn new(client: ByteString, shard: u16, state: RouteState) -> Self {
-        Self { client, shard, state: Mutex::new(state) }
+        Self { client, shard, state: Mutex::new(state.into()) }
     }
 
     pub fn state(&self) -> RouteState {
-        *self.state.lock()
+        let Packed { connection, is_connected, persistent } = *self.state.lock();
+        RouteState { connection: is_connected.then_some(connection), persistent }
     }
 
     pub(super) fn set_state(&self, state: RouteState) {
-        *self.state.lock() = state;
+        *self.state.lock() = state.into();
     }
 }
 

@@ -49,11 +49,11 @@ pub struct Table {
     dollar: AtomicUsize,
 }
 
-/// A client with the filters it has subscriptions of.
+/// A client with the filters it has subscriptions of. Very many have none: a table of them has little room for one.
 #[derive(Debug)]
 struct ClientEntry {
     route: RouteKey,
-    filters: SmallSet<FilterKey>,
+    filters: SmallSet<Box<FilterKey>>,
 }
 
 impl ClientEntry {
@@ -100,7 +100,7 @@ impl Table {
         let subscriber = Subscriber { route: entry.route.clone(), options, identifier: identifier.and_then(NonZeroU32::new) };
         let (key, new) = self.insert(filter, subscriber);
         if new {
-            entry.filters.insert(key);
+            entry.filters.insert(Box::new(key));
             self.subscriptions.fetch_add(1, Ordering::Relaxed);
             self.dollar.fetch_add(usize::from(filter.filter.starts_with('$')), Ordering::AcqRel);
         }

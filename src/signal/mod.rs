@@ -213,13 +213,107 @@ impl Initiator {
 pub struct ConnectionFacts {
     pub client_id: ByteString,
     pub client_id_assigned: bool,
-    pub client_ip: Option<ByteString>,
-    pub node_ip: Option<ByteString>,
+    pub client_ip: Option<Arc<str>>,
+    pub node_ip: Option<Arc<str>>,
     pub listener_port: Option<u16>,
     pub secure: bool,
     pub protocol: ProtocolVersion,
-    pub username: Option<ByteString>,
-    pub tls_common_name: Option<ByteString>,
-    pub tls_subject_alternative_names: Option<Vec<ByteString>>,
+    pub username: Option<Arc<str>>,
+    pub tls: TlsNames,
     pub connected_at_ms: u64,
+}
+
+/// Whom the client's certificate names. A pointer where it showed none, since there are very many connections; encoded as its two fields are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "Names", into = "Names")]
+pub struct TlsNames(Option<Box<Names>>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Names {
+    common_name: Option<ByteString>,
+    subject_alternative_names: Option<Vec<ByteString>>,
+}
+
+impl TlsNames {
+    pub fn new(common_name: Option<ByteString>, subject_alternative_names: Option<Vec<ByteString>>) -> Self {
+        Names { common_name, subject_alternative_names }.into()
+    }
+
+    pub fn common_name(&self) -> Option<&str> {
+        self.0.as_ref()?.common_name.as_deref()
+    }
+
+    pub fn subject_alternative_names(&self) -> Option<&[ByteString]> {
+        self.0.as_ref()?.subject_alternative_names.as_deref()
+    }
+}
+
+impl From<Names> for TlsNames {
+    fn from(names: Names) -> Self {
+        Self((names != Names::default()).then(|| Box::new(names)))
+    }
+}
+
+impl From<TlsNames> for Names {
+    fn from(names: TlsNames) -> Self {
+        names.0.map(|names| *names).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields of the facts as they were first stored and sent.
+    #[derive(Serialize)]
+    struct First {
+        client_id: ByteString,
+        client_id_assigned: bool,
+        client_ip: Option<ByteString>,
+        node_ip: Option<ByteString>,
+        listener_port: Option<u16>,
+        secure: bool,
+        protocol: ProtocolVersion,
+        username: Option<ByteString>,
+        tls_common_name: Option<ByteString>,
+        tls_subject_alternative_names: Option<Vec<ByteString>>,
+        connected_at_ms: u64,
+    }
+
+    #[test]
+    fn facts_are_encoded_as_they_always_were() {
+        let names =
+            [(None, None), (Some("cn".into()), None), (None, Some(vec!["a".into(), "b".into()])), (None, Some(Vec::new()))];
+        for (tls_common_name, tls_subject_alternative_names) in names {
+            let facts = ConnectionFacts {
+                client_id: "c".into(),
+                client_id_assigned: true,
+                client_ip: Some("192.0.2.1".into()),
+                node_ip: None,
+                listener_port: Some(1883),
+                secure: true,
+                protocol: ProtocolVersion::V5,
+                username: Some("u".into()),
+                tls: TlsNames::new(tls_common_name.clone(), tls_subject_alternative_names.clone()),
+                connected_at_ms: 7,
+            };
+            let first = First {
+                client_id: "c".into(),
+                client_id_assigned: true,
+                client_ip: Some("192.0.2.1".into()),
+                node_ip: None,
+                listener_port: Some(1883),
+                secure: true,
+                protocol: ProtocolVersion::V5,
+                username: Some("u".into()),
+                tls_common_name,
+                tls_subject_alternative_names,
+                connected_at_ms: 7,
+            };
+            let config = bincode::config::standard();
+            let bytes = bincode::serde::encode_to_vec(&facts, config).unwrap();
+            assert_eq!(bytes, bincode::serde::encode_to_vec(&first, config).unwrap());
+            assert_eq!(bincode::serde::decode_from_slice::<ConnectionFacts, _>(&bytes, config).unwrap(), (facts, bytes.len()));
+        }
+    }
 }

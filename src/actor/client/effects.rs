@@ -9,7 +9,6 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use actix::Context;
-use bytestring::ByteString;
 
 use crate::cluster::{Lane, SubmitError};
 use crate::mqtt::{Delivery, QoS, ReasonCode, Source, SubscriptionIds};
@@ -17,7 +16,7 @@ use crate::replica::command::{QueueStep, SubscriptionRecord, TakeOver, WillRecor
 use crate::replica::event::Outcome;
 use crate::replica::{Command, ConnectCommand, ConnectionRef};
 use crate::session::{AckOutcome, Effect, End, Registered, Registration, Subscription, Ticket};
-use crate::signal::{ConnectionFacts, DropReason, Initiator, Receiver};
+use crate::signal::{ConnectionFacts, DropReason, Initiator, Receiver, TlsNames};
 use crate::telemetry::RateLimited;
 
 use super::super::endings::{Claim, NotRegistered, Registering};
@@ -42,10 +41,10 @@ pub(super) fn assigned_client_id(connection: ConnectionRef) -> String {
 
 thread_local! {
     /// The node's address that a client came in by last: nearly all come in by the same, whose text they share.
-    static NODE_IP: RefCell<Option<(IpAddr, ByteString)>> = const { RefCell::new(None) };
+    static NODE_IP: RefCell<Option<(IpAddr, Arc<str>)>> = const { RefCell::new(None) };
 }
 
-fn text_of_node_ip(ip: IpAddr) -> ByteString {
+fn text_of_node_ip(ip: IpAddr) -> Arc<str> {
     NODE_IP.with_borrow_mut(|known| match known {
         Some((of, text)) if *of == ip => text.clone(),
         _ => known.insert((ip, ip.to_string().into())).1.clone(),
@@ -224,9 +223,10 @@ impl Client {
             listener_port: Some(self.accepted.listener_port),
             secure: self.accepted.secure,
             protocol: registration.protocol,
-            username: registration.username.clone(),
-            tls_common_name: certificate.and_then(|c| c.common_name.clone()),
-            tls_subject_alternative_names: certificate.and_then(|c| c.subject_alternative_names.clone()),
+            username: registration.username.as_deref().map(Arc::from),
+            tls: certificate
+                .map(|c| TlsNames::new(c.common_name.clone(), c.subject_alternative_names.clone()))
+                .unwrap_or_default(),
             connected_at_ms: clock::wall_ms(),
         };
         Identity {

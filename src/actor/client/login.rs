@@ -146,13 +146,13 @@ impl Client {
                 if self.refused_with(ReasonCode::BadAuthenticationMethod) =>
             {
                 let (client_id, user_name) = match (&self.identity, &self.login) {
-                    (Some(identity), _) => (&identity.facts.client_id, identity.facts.username.as_ref()),
-                    (None, Some(login)) => (login.client_id(), login.user_name()),
+                    (Some(identity), _) => (&identity.facts.client_id, identity.facts.username.as_deref()),
+                    (None, Some(login)) => (login.client_id(), login.user_name().map(|name| &**name)),
                     (None, None) => return,
                 };
                 let reason = "authentication method is not the one of CONNECT";
                 let cause = LoginFailure::BadAuthenticationMethod;
-                self.record_refusal(client_id, address.as_deref(), user_name.map(|name| &**name), cause, reason);
+                self.record_refusal(client_id, address.as_deref(), user_name, cause, reason);
             }
             _ => {}
         }

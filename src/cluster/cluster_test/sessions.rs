@@ -7,7 +7,7 @@ use crate::mqtt::{ProtocolVersion, ReasonCode};
 use crate::replica::command::TakeCommand;
 use crate::replica::event::Event;
 use crate::replica::{Command, ConnectCommand, ConnectionRef, Outcome, Position, ShardId, State};
-use crate::signal::{ConnectionFacts, Initiator};
+use crate::signal::{ConnectionFacts, Initiator, TlsNames};
 use crate::storage::Mode;
 
 use super::kit::{Plan, SHARDS, TestNode, log, wait_for, wait_same_state};
@@ -32,8 +32,7 @@ async fn connect(node: &TestNode, client: &str, expiry_s: u32) -> ConnectionRef 
             secure: false,
             protocol: ProtocolVersion::V5,
             username: None,
-            tls_common_name: None,
-            tls_subject_alternative_names: None,
+            tls: TlsNames::default(),
             connected_at_ms: 0,
         }),
         user_properties: Vec::new(),

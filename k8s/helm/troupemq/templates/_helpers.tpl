@@ -161,6 +161,9 @@ for what comes after the clients. */}}
 {{- fail (printf "cluster.expectedNodes is %s and replicas %d: pods that lost their volumes could take themselves for a new cluster; raise cluster.expectedNodes, or leave it null" (include "troupemq.expectedNodes" .) (.Values.replicas | int)) -}}
 {{- end -}}
 {{- $running := dig "spec" "replicas" 0 (lookup "apps/v1" "StatefulSet" .Release.Namespace (include "troupemq.fullname" .) | default dict) | int -}}
+{{- if and (eq $running 0) (le (mul 2 (.Values.replicas | int)) (include "troupemq.expectedNodes" . | int)) -}}
+{{- fail (printf "cluster.expectedNodes is %s and replicas %d: more than half of the expected nodes found the cluster, these would wait for ever; lower cluster.expectedNodes, or leave it null" (include "troupemq.expectedNodes" .) (.Values.replicas | int)) -}}
+{{- end -}}
 {{- if and (gt $running (.Values.replicas | int)) (not .Values.allowShrink) -}}
 {{- $pod := printf "%s-%d" (include "troupemq.fullname" .) (sub $running 1) -}}
 {{- fail (printf "replicas would go from %d to %d, and pods that are only taken away stay members that count for majorities: have each leave first, %s before the others (kubectl -n %s exec %s -- troupemq cluster leave), then upgrade with --set allowShrink=true" $running (.Values.replicas | int) $pod .Release.Namespace $pod) -}}
