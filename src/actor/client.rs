@@ -459,7 +459,7 @@ impl Drop for Client {
         if self.over || !std::thread::panicking() {
             return;
         }
-        tracing::error!(peer = ?self.accepted.peer, "a client's actor failed; its connection is closed");
+        tracing::error!(peer = ?self.accepted.peer(), "a client's actor failed; its connection is closed");
         self.local.remove(self.connection.connection);
         self.local.node().connections.fetch_sub(1, Ordering::Relaxed);
         if self.counted {
@@ -500,7 +500,8 @@ mod tests {
         assert!(size_of::<Client>() <= 376, "{}", size_of::<Client>());
         // With the counts of an `Arc`: 64.
         assert!(size_of::<Inbox<ClientItem>>() <= 48, "{}", size_of::<Inbox<ClientItem>>());
-        // The same: 128.
+        assert!(size_of::<Accepted>() <= 64, "{}", size_of::<Accepted>());
+        // With the counts of an `Arc`: 128.
         assert!(size_of::<ConnectionFacts>() <= 112, "{}", size_of::<ConnectionFacts>());
     }
 }

@@ -39,8 +39,9 @@ impl BadFrame {
 /// What is known of a connection when it is accepted.
 #[derive(Debug, Clone)]
 pub struct Accepted {
-    /// The client's address; behind a proxy that is believed, what the proxy says.
-    pub peer: Option<std::net::SocketAddr>,
+    /// The client's address; behind a proxy that is believed, what the proxy says. (In two: a `SocketAddr` has room for what clients have not.)
+    pub peer_ip: Option<std::net::IpAddr>,
+    pub peer_port: u16,
     /// The node's address that the client connected to.
     pub local: Option<std::net::IpAddr>,
     pub listener_port: u16,
@@ -49,6 +50,16 @@ pub struct Accepted {
     pub secure: bool,
     /// The client's certificate, where it showed one and it was verified.
     pub certificate: Option<Box<PeerCertificate>>,
+}
+
+impl Accepted {
+    pub fn peer(&self) -> Option<std::net::SocketAddr> {
+        self.peer_ip.map(|ip| (ip, self.peer_port).into())
+    }
+
+    pub fn set_peer(&mut self, peer: Option<std::net::SocketAddr>) {
+        (self.peer_ip, self.peer_port) = (peer.map(|peer| peer.ip()), peer.map_or(0, |peer| peer.port()));
+    }
 }
 
 /// The listener that a connection came through.

@@ -59,11 +59,12 @@ struct Count {
 
 /// Where a client came from lately, without repetition. There are as many as client ids, and nearly every client comes from one.
 #[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "a thin pointer keeps the count of a client that comes from one address small")]
 enum Addresses {
     #[default]
     Unknown,
     One(Ipv4Addr),
-    Others(Vec<ByteString>),
+    Others(Box<Vec<ByteString>>),
 }
 
 impl Addresses {
@@ -72,13 +73,13 @@ impl Addresses {
             Self::Unknown => {
                 *self = match address.parse() {
                     Ok(one) => Self::One(one),
-                    Err(_) => Self::Others(vec![address.into()]),
+                    Err(_) => Self::Others(Box::new(vec![address.into()])),
                 };
                 return;
             }
             Self::One(one) if address.parse() == Ok(*one) => return,
             Self::One(one) => {
-                *self = Self::Others(vec![one.to_string().into(), address.into()]);
+                *self = Self::Others(Box::new(vec![one.to_string().into(), address.into()]));
                 return;
             }
             Self::Others(addresses) => addresses,
@@ -96,7 +97,7 @@ impl Addresses {
         match self {
             Self::Unknown => Vec::new(),
             Self::One(one) => vec![one.to_string().into()],
-            Self::Others(addresses) => addresses,
+            Self::Others(addresses) => *addresses,
         }
     }
 }

@@ -64,7 +64,7 @@ impl Endpoint {
         let socket = match &self.tls {
             None => Socket::Plain(stream),
             Some(tls) => {
-                let (stream, certificate) = tls.accept(stream).await.map_err(|error| refused(error, accepted.peer))?;
+                let (stream, certificate) = tls.accept(stream).await.map_err(|error| refused(error, accepted.peer()))?;
                 accepted.secure = true;
                 // What the client showed to the broker itself outweighs what a proxy says.
                 if let Some(certificate) = certificate {
@@ -86,7 +86,15 @@ impl Endpoint {
     fn accepted(&self, stream: &TcpStream, peer: SocketAddr) -> Accepted {
         let local = stream.local_addr().ok();
         let (listener_port, listener) = (local.map_or(0, |a| a.port()), Arc::clone(&self.listener));
-        Accepted { peer: Some(peer), local: local.map(|a| a.ip()), listener_port, listener, secure: false, certificate: None }
+        Accepted {
+            peer_ip: Some(peer.ip()),
+            peer_port: peer.port(),
+            local: local.map(|a| a.ip()),
+            listener_port,
+            listener,
+            secure: false,
+            certificate: None,
+        }
     }
 }
 
@@ -109,7 +117,7 @@ fn refused(error: io::Error, peer: Option<SocketAddr>) -> io::Error {
 /// Puts what the proxy says in the place of what the socket shows. The node's own address stays: it is the one that was connected to.
 fn believe(accepted: &mut Accepted, header: proxy::Header) {
     if header.source.is_some() {
-        accepted.peer = header.source;
+        accepted.set_peer(header.source);
     }
     if let Some(tls) = header.tls {
         accepted.secure = true;

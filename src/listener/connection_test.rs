@@ -116,7 +116,7 @@ async fn every_kind_of_listener_believes_a_proxy_and_takes_clients_without_one()
                 let mut opened = opened.unwrap().unwrap();
                 let expected: SocketAddr = peer.map_or(own, |peer| peer.parse().unwrap());
                 let accepted = &opened.accepted;
-                assert_eq!(accepted.peer, Some(expected), "{case}");
+                assert_eq!(accepted.peer(), Some(expected), "{case}");
                 assert!(accepted.listener_port > 0 && accepted.local.is_some_and(|ip| ip.is_loopback()), "{case}");
                 assert_ne!(accepted.listener_port, 1883, "{case}: the node's own port");
                 assert_eq!(accepted.secure, secure || rig.secure, "{case}");

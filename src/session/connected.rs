@@ -142,3 +142,14 @@ impl Connected {
         questions.remove(index).map(|(_, question)| question)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_small() {
+        // A size that the allocator has; the next is 256.
+        assert!(size_of::<Connected>() <= 224, "{}", size_of::<Connected>());
+    }
+}

@@ -13,6 +13,7 @@ use super::effect::{Effect, Ticket};
 use super::error::Offence;
 use super::machine::Now;
 use super::peer::ack;
+use super::seldom::Seldom;
 use super::settings::SessionSettings;
 use super::topic_alias::TopicAliases;
 use crate::mqtt::packet::{PacketId, Publish};
@@ -24,9 +25,9 @@ const IDLE_LINE_CAPACITY: usize = 16;
 /// The inbound side of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
-    line: VecDeque<Place>,
+    line: Seldom<VecDeque<Place>>,
     /// QoS 2 identifiers in use.
-    exchanges: BTreeMap<PacketId, Exchange>,
+    exchanges: Seldom<BTreeMap<PacketId, Exchange>>,
     aliases: TopicAliases,
     /// Messages that count against the server's Receive Maximum.
     unacknowledged: usize,
@@ -81,7 +82,15 @@ impl Inbound {
     /// The inbound side of a session that already received these identifiers.
     pub(super) fn resume(received: Vec<PacketId>, aliases: TopicAliases) -> Self {
         let exchange = |id| (id, Exchange { step: Step::AwaitPubrel, stored: true, counted: false });
-        Self { exchanges: received.into_iter().map(exchange).collect(), aliases, ..Self::default() }
+        let mut inbound = Self { aliases, ..Self::default() };
+        if !received.is_empty() {
+            inbound.exchanges.get_mut().extend(received.into_iter().map(exchange));
+        }
+        inbound
+    }
+
+    fn exchange(&mut self, packet_id: PacketId) -> Option<&mut Exchange> {
+        self.exchanges.existing()?.get_mut(&packet_id)
     }
 
     /// Acknowledgements that wait.
@@ -112,7 +121,7 @@ impl Inbound {
         let Some(index) = self.line.iter().position(|p| p.verdict == Verdict::Awaited(ticket)) else {
             return false;
         };
-        let mut judged = self.line.iter_mut().skip(index);
+        let mut judged = self.line.get_mut().iter_mut().skip(index);
         if let Some(place) = judged.next() {
             place.verdict = Verdict::Known(code);
             let packet_id = place.packet_id;
@@ -124,15 +133,15 @@ impl Inbound {
     }
 
     fn give_memory_back(&mut self) {
-        if self.line.is_empty() && self.line.capacity() > IDLE_LINE_CAPACITY {
-            self.line = VecDeque::new();
+        if self.line.get().is_some_and(|line| line.is_empty() && line.capacity() > IDLE_LINE_CAPACITY) {
+            self.line.clear();
         }
     }
 
     /// The head of the line, if its turn has come.
     fn pop(&mut self) -> Option<(PacketId, Kind, ReasonCode)> {
         let Verdict::Known(code) = self.line.front()?.verdict else { return None };
-        self.line.pop_front().map(|p| (p.packet_id, p.kind, code))
+        self.line.existing()?.pop_front().map(|p| (p.packet_id, p.kind, code))
     }
 }
 
@@ -166,12 +175,12 @@ impl Connected {
 
     /// PUBLISH of QoS 2: routed unless its identifier is in use [MQTT-4.3.3-10].
     fn published_once(&mut self, packet_id: PacketId, message: Message, out: &mut Vec<Effect>) -> Result<(), Offence> {
-        let known = self.inbound.exchanges.get(&packet_id).map(|e| (e.step, e.counted));
+        let known = self.inbound.exchanges.get().and_then(|known| known.get(&packet_id)).map(|e| (e.step, e.counted));
         if let Some((step, counted)) = known {
             if !counted {
                 self.count_one()?;
             }
-            if let Some(exchange) = self.inbound.exchanges.get_mut(&packet_id) {
+            if let Some(exchange) = self.inbound.exchange(packet_id) {
                 exchange.counted = true;
             }
             let verdict = self.inbound.verdict_of_first(packet_id, step);
@@ -182,7 +191,7 @@ impl Connected {
         let stored = self.session_expiry_interval_s > 0;
         let verdict = self.route(message, stored.then_some(packet_id), out);
         let exchange = Exchange { step: Step::AwaitVerdict { released: false }, stored, counted: true };
-        self.inbound.exchanges.insert(packet_id, exchange);
+        self.inbound.exchanges.get_mut().insert(packet_id, exchange);
         self.inbound.wait_in_line(packet_id, Kind::Pubrec, verdict);
         self.advance_line(out)
     }
@@ -246,7 +255,7 @@ impl Connected {
             self.finish_exchange(packet_id);
             return;
         }
-        let Some(exchange) = self.inbound.exchanges.get_mut(&packet_id) else { return };
+        let Some(exchange) = self.inbound.exchange(packet_id) else { return };
         let released = exchange.step == Step::AwaitVerdict { released: true };
         exchange.step = Step::AwaitPubrel;
         if released {
@@ -256,7 +265,7 @@ impl Connected {
 
     /// PUBREL from the client.
     pub(super) fn pubrel(&mut self, packet_id: PacketId, out: &mut Vec<Effect>) {
-        let Some(exchange) = self.inbound.exchanges.get_mut(&packet_id) else {
+        let Some(exchange) = self.inbound.exchange(packet_id) else {
             // Never seen, or forgotten after a crash: the client is done with it too (MQTT 5 section 4.13.2). MQTT 3 says the same
             // without a code.
             self.peer.send(Packet::Pubcomp(ack(packet_id, ReasonCode::PacketIdentifierNotFound)), out);
@@ -288,7 +297,7 @@ impl Connected {
     }
 
     fn finish_exchange(&mut self, packet_id: PacketId) {
-        if self.inbound.exchanges.remove(&packet_id).is_some_and(|e| e.counted) {
+        if self.inbound.exchanges.existing().and_then(|known| known.remove(&packet_id)).is_some_and(|e| e.counted) {
             self.inbound.unacknowledged = self.inbound.unacknowledged.saturating_sub(1);
         }
     }

@@ -266,7 +266,8 @@ impl SimNode {
             running.pipes.retain(|pipe| pipe.strong_count() > 0);
             running.pipes.push(Rc::downgrade(&pipe));
             let accepted = Accepted {
-                peer: Some(([10, 1, 0, 1], client).into()),
+                peer_ip: Some([10, 1, 0, 1].into()),
+                peer_port: client,
                 local: None,
                 listener_port: 1883,
                 listener: Arc::new(ListenerName { name: "sim".into(), kind: "TCP Listener" }),

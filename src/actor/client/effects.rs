@@ -218,7 +218,7 @@ impl Client {
         let facts = ConnectionFacts {
             client_id: registration.client_id.clone(),
             client_id_assigned: registration.client_id_assigned,
-            client_ip: self.accepted.peer.map(|a| a.ip().to_canonical().to_string().into()),
+            client_ip: self.accepted.peer_ip.map(|ip| ip.to_canonical().to_string().into()),
             node_ip: self.accepted.local.map(|ip| text_of_node_ip(ip.to_canonical())),
             listener_port: Some(self.accepted.listener_port),
             secure: self.accepted.secure,

@@ -40,7 +40,7 @@ impl Client {
         }
         crate::warn_limited!(
             NO_ROOM,
-            peer = ?self.accepted.peer,
+            peer = ?self.accepted.peer(),
             "a client is closed: incomplete packets fill restrictions/max-incomplete-packet-memory"
         );
         self.partial.take_all();
@@ -117,7 +117,7 @@ impl Client {
     }
 
     pub(super) fn on_decode_error(&mut self, error: &codec::DecodeError, bytes: &[u8], ctx: &mut Context<Self>) {
-        tracing::debug!(peer = ?self.accepted.peer, %error, "bytes are no valid packet");
+        tracing::debug!(peer = ?self.accepted.peer(), %error, "bytes are no valid packet");
         let version = if self.machine.protocol().is_none() { codec::connect_version(bytes) } else { None };
         self.machine.handle_decode_error(error, version, self.now, &mut self.effects);
         self.run_effects(ctx);

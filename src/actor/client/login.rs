@@ -53,7 +53,7 @@ impl Client {
             (Stage::Further, None) => return self.judge(Verdict::Refuse(Refusal::CREDENTIALS)),
             (Stage::Connect | Stage::Again, _) => {
                 let request = self.request(evidence);
-                let Some(mut login) = gate.open(&request, self.accepted.peer.map(|address| address.ip())) else {
+                let Some(mut login) = gate.open(&request, self.accepted.peer_ip) else {
                     return self.judge(Verdict::Refuse(Refusal::BUSY));
                 };
                 let reply = login.begin(request);
@@ -73,7 +73,7 @@ impl Client {
     /// Refuses a client that is banned, before anything is computed for it.
     fn is_kept_out(&mut self, client_id: &str) -> bool {
         let node = self.local.node();
-        let address = self.accepted.peer.map(|address| address.ip().to_canonical().to_string());
+        let address = self.accepted.peer_ip.map(|ip| ip.to_canonical().to_string());
         let Some(reason) = node.guard.keeps_out(client_id, address.as_deref()) else { return false };
         node.metrics.own.login_failed(LoginFailure::Banned);
         self.machine.disconnect(ReasonCode::Banned, &reason, true, self.now, &mut self.effects);
@@ -136,7 +136,7 @@ impl Client {
 
     /// Has it counted and written, where it was refused for that.
     pub(super) fn claimed(&self, claim: Claim) {
-        let address = self.accepted.peer.map(|address| address.ip().to_canonical().to_string());
+        let address = self.accepted.peer_ip.map(|ip| ip.to_canonical().to_string());
         match (claim, &self.identity, &self.login) {
             (Claim::ReservedWill(client_id, user_name), ..) if self.refused_with(ReasonCode::TopicNameInvalid) => {
                 let reason = "will topic starts with '$'";

@@ -57,7 +57,7 @@ impl Client {
                     }
                 }
                 Poll::Ready(Err(error)) => {
-                    tracing::debug!(peer = ?self.accepted.peer, %error, "cannot write");
+                    tracing::debug!(peer = ?self.accepted.peer(), %error, "cannot write");
                     return false;
                 }
                 Poll::Pending => break,

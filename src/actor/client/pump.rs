@@ -143,7 +143,7 @@ impl Pump {
                     Some(count)
                 }
                 Poll::Ready(Err(error)) => {
-                    tracing::debug!(peer = ?client.accepted.peer, %error, "cannot read");
+                    tracing::debug!(peer = ?client.accepted.peer(), %error, "cannot read");
                     if BadFrame::is(&error) {
                         client.on_bad_frame(ctx);
                     }

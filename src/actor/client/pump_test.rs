@@ -47,7 +47,7 @@ fn local() -> Rc<Local> {
 
 fn accepted() -> Accepted {
     let listener = Arc::new(ListenerName { name: "tcp".into(), kind: "TCP Listener" });
-    Accepted { peer: None, local: None, listener_port: 1883, listener, secure: false, certificate: None }
+    Accepted { peer_ip: None, peer_port: 0, local: None, listener_port: 1883, listener, secure: false, certificate: None }
 }
 
 /// An answer that comes while the turn is under way, after its reading: the answer to a CONNECT does where this thread was held up. The client was
